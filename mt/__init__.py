@@ -1,0 +1,1 @@
+"""English→German machine translation with the Transformer of *Attention Is All You Need*."""

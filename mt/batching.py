@@ -1,0 +1,141 @@
+"""Batches by token budget: which sentences go together, in what order, and as which tensors.
+
+Shapes: B sentences, S source length, T target length, n target positions that are not padding.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+PAD, BOS, EOS = 0, 2, 3  # as in mt.tokenizer
+
+
+class Batch(NamedTuple):
+    """Sentence pairs as the training step wants them; the counts leave padding out."""
+
+    src: Tensor  # [B, S] ids, each ending in eos
+    tgt: Tensor  # [B, T] ids shifted right, each beginning with bos
+    positions: Tensor  # [n] where the real positions lie in the flattened [B * T]
+    labels: Tensor  # [n] the ids to predict there, each sentence ending in eos
+    src_tokens: int
+    tgt_tokens: int
+
+
+def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
+    """Ids of B pairs, without special ids -> one padded Batch."""
+    src = pad([np.append(source, EOS) for source in sources])
+    tgt = pad([np.append(BOS, target) for target in targets])
+    labels = torch.from_numpy(np.concatenate([np.append(t, EOS) for t in targets]).astype(np.int64))
+    lengths = torch.tensor([len(target) + 1 for target in targets])
+    real = torch.arange(tgt.shape[1]) < lengths[:, None]
+    return Batch(
+        src=src,
+        tgt=tgt,
+        positions=real.flatten().nonzero()[:, 0],
+        labels=labels,
+        src_tokens=sum(len(source) + 1 for source in sources),
+        tgt_tokens=len(labels),
+    )
+
+
+def pad(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
+    """Rows of ids -> [B, longest], padded behind."""
+    padded = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return torch.from_numpy(padded)
+
+
+def cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None = None) -> list[int]:
+    """Where to end each batch when pairs are taken in the order given.
+
+    ``lengths`` [pairs, sides] counts tokens, special ids included. A batch is as many pairs as
+    fit: pairs times longest stays within ``max_tokens`` on every side. A pair longer than that
+    is a batch of its own. Returns the batches' ends, the last one ``len(lengths)``.
+    """
+    longest = lengths.max(axis=1)
+    ends: list[int] = []
+    start = 0
+    while start < len(lengths):
+        room = max(1, max_tokens // int(longest[start]))
+        if max_sentences is not None:
+            room = min(room, max_sentences)
+        padded = np.maximum.accumulate(longest[start : start + room])
+        fits = padded * np.arange(1, len(padded) + 1) <= max_tokens  # true, then false
+        start += max(1, int(fits.sum()))
+        ends.append(start)
+    return ends
+
+
+class TokenBudgetSampler(Sampler[list[int]]):
+    """Batches of pairs of like length within a budget of padded tokens a side, for one rank.
+
+    An epoch's batches follow from (seed, epoch) alone. They are dealt out to the ranks in turn,
+    equally many to each; the few left over, fewer than one a rank, sit the epoch out, other ones
+    every epoch. Iterating runs through one epoch and moves to the next at its end;
+    ``skip`` makes a resumed run go on behind the batches it has seen.
+
+    src_lengths, tgt_lengths: [pairs] tokens, special ids included.
+    Raises ValueError when there are too few batches to give each rank one.
+    """
+
+    def __init__(
+        self,
+        src_lengths: np.ndarray,
+        tgt_lengths: np.ndarray,
+        max_tokens: int,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        shuffle: bool = True,
+    ) -> None:
+        if not isinstance(max_tokens, int) or max_tokens < 1:
+            raise ValueError(f"max_tokens={max_tokens!r}: must be a whole number of at least 1")
+        self.lengths = np.stack((src_lengths, tgt_lengths), axis=1).astype(np.int64)
+        self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
+        self.epoch, self.start = 0, 0
+        # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's.
+        self.ends = cut(self.lengths[self._order(np.random.default_rng())], max_tokens)
+        if len(self) == 0:
+            raise ValueError(
+                f"{len(self.lengths):,} pairs make {len(self.ends)} batches of "
+                f"max_tokens={max_tokens}, too few for {world_size} devices: "
+                "lower max_tokens or use fewer devices"
+            )
+
+    def __len__(self) -> int:
+        """Batches an epoch on this rank, the same on every rank."""
+        if self.shuffle:
+            return len(self.ends) // self.world_size
+        return len(range(self.rank, len(self.ends), self.world_size))
+
+    @property
+    def left_over(self) -> int:
+        """Batches that sit an epoch out so that all ranks have equally many."""
+        return len(self.ends) % self.world_size if self.shuffle else 0
+
+    def skip(self, batches: int) -> None:
+        """Start behind the first ``batches`` of this rank, counted over all epochs."""
+        self.epoch, self.start = divmod(batches, len(self))
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """This rank's batches in ``epoch``, each an array of pair numbers."""
+        rng = np.random.default_rng((self.seed, epoch))
+        batches = np.split(self._order(rng), self.ends[:-1])
+        turn = rng.permutation(len(batches)) if self.shuffle else np.arange(len(batches))
+        mine = turn[self.rank :: self.world_size][: len(self)]
+        return [batches[i] for i in mine]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.plan(self.epoch)[self.start :]:
+            yield batch.tolist()
+        self.epoch, self.start = self.epoch + 1, 0
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        src, tgt = self.lengths[:, 0], self.lengths[:, 1]
+        tie = rng.random(len(src)) if self.shuffle else np.arange(len(src))
+        return np.lexsort((tie, tgt, src))

@@ -1,0 +1,225 @@
+"""The model folder: weights, config, tokenizer and card; self-contained, without pickles.
+
+``model.safetensors``, ``config.json``, ``tokenizer.model`` and ``README.md``. Lightning's
+training checkpoints (``.ckpt``) are read here too, under ``weights_only``.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from mt.model import Transformer
+from mt.tokenizer import Tokenizer
+
+FORMAT = "mt-model-1"
+FILES = ("model.safetensors", "config.json", "tokenizer.model")
+_PREFIX = "model."  # of the Transformer's weights in a Lightning checkpoint
+
+
+class LoadedModel(NamedTuple):
+    model: Transformer  # in eval mode
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    path: Path
+
+
+def save(
+    folder: str | os.PathLike[str],
+    model: Transformer,
+    tokenizer: Tokenizer,
+    max_length: int,
+    source_language: str,
+    target_language: str,
+    training: dict[str, Any],
+) -> None:
+    """Write a model folder, whole or not at all; an older one of that name is replaced.
+
+    ``max_length`` is the longest source, in tokens without eos, that training admitted;
+    ``training`` tells how the model was made and what it scores, in JSON's types.
+    """
+    folder = Path(folder)
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    config = {
+        "format": FORMAT,
+        "source_language": source_language,
+        "target_language": target_language,
+        "max_length": max_length,
+        "model": model.config,
+        "training": training,
+    }
+    try:
+        weights = {name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()}
+        safetensors.torch.save_file(weights, partial / "model.safetensors")
+        (partial / "tokenizer.model").write_bytes(tokenizer.proto)
+        (partial / "README.md").write_text(_card(config, model), encoding="utf-8")
+        (partial / "config.json").write_text(
+            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        if folder.exists():
+            old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
+            folder.rename(old)
+            partial.rename(folder)
+            shutil.rmtree(old)
+        else:
+            partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> LoadedModel:
+    """Read a model folder, or a training checkpoint ``RUN/checkpoints/NAME.ckpt``.
+
+    Raises FileNotFoundError or ValueError naming the file and what is wrong with it.
+    """
+    path = Path(path)
+    if path.is_file():
+        config, weights, tokenizer = _read_checkpoint(path)
+    elif path.is_dir():
+        config, weights, tokenizer = _read_folder(path)
+    else:
+        raise FileNotFoundError(f"{path}: no such model folder or checkpoint")
+    try:
+        model = Transformer(**config["model"])
+        if model.config["vocab_size"] != tokenizer.vocab_size:
+            raise ValueError(
+                f"a model of {model.config['vocab_size']} pieces with a tokenizer "
+                f"of {tokenizer.vocab_size}"
+            )
+        model.load_state_dict(weights)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: not a model that this version reads: {reason}") from None
+    return LoadedModel(model.to(device).eval(), tokenizer, config, path)
+
+
+def latest(root: str | os.PathLike[str] = "outputs") -> Path:
+    """The newest model folder below ``root``; FileNotFoundError says how to get one."""
+    configs = [p for p in Path(root).glob("**/model/config.json") if p.is_file()]
+    if not configs:
+        raise FileNotFoundError(
+            f"no model folder under {root}/: train one with `make quickstart` "
+            "(about five minutes), or name one"
+        )
+    return max(configs, key=lambda p: p.stat().st_mtime).parent
+
+
+def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
+    """The mean of the Transformer's weights in several training checkpoints (6.1).
+
+    Raises ValueError when there are none, or when they are not of one model.
+    """
+    if not paths:
+        raise ValueError("no checkpoints to average")
+    total: dict[str, Tensor] = {}
+    for path in paths:
+        weights = _weights(_torch_load(Path(path)), Path(path))
+        if total and {n: w.shape for n, w in weights.items()} != {
+            n: w.shape for n, w in total.items()
+        }:
+            raise ValueError(f"{path}: not the same model as {paths[0]}")
+        for name, w in weights.items():
+            total[name] = total[name] + w.double() if name in total else w.double()
+    return {name: (w / len(paths)).float() for name, w in total.items()}
+
+
+def digest(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of the weights' file, by which a report names the model that it is about."""
+    path = Path(path)
+    file = path / "model.safetensors" if path.is_dir() else path
+    sha = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(2**20):
+            sha.update(block)
+    return sha.hexdigest()
+
+
+def _read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder}: not a model folder, {name} is missing")
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{folder}/config.json: not JSON: {error}") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format") if isinstance(config, dict) else type(config).__name__
+        raise ValueError(f"{folder}/config.json: format is {found!r}, must be {FORMAT!r}")
+    if not isinstance(config.get("model"), dict) or not isinstance(config.get("max_length"), int):
+        raise ValueError(f"{folder}/config.json: 'model' or 'max_length' is missing or mistyped")
+    try:
+        weights = safetensors.torch.load_file(folder / "model.safetensors")
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{folder}/model.safetensors: damaged or truncated: {error}") from None
+    return config, weights, Tokenizer.load(folder / "tokenizer.model")
+
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
+    checkpoint = _torch_load(path)
+    tokenizer = path.parent.parent / "tokenizer.model"
+    if not tokenizer.is_file():
+        raise FileNotFoundError(f"{path}: its run's tokenizer {tokenizer} is missing")
+    hparams = checkpoint.get("hyper_parameters", {})
+    config = {
+        "model": hparams.get("model"),
+        "max_length": hparams.get("max_length"),
+        "training": {"global_step": checkpoint.get("global_step")},
+    }
+    return config, _weights(checkpoint, path), Tokenizer.load(tokenizer)
+
+
+def _torch_load(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such checkpoint")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # zip, pickle and torch each raise their own on a damaged file
+        reason = str(error).split("\n")[0]
+        raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
+    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+        raise ValueError(f"{path}: not a training checkpoint of this project")
+    return checkpoint
+
+
+def _weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
+    weights = {
+        name.removeprefix(_PREFIX): w
+        for name, w in checkpoint["state_dict"].items()
+        if name.startswith(_PREFIX)
+    }
+    if not weights:
+        raise ValueError(f"{path}: holds no weights of a Transformer")
+    return weights
+
+
+def _card(config: dict[str, Any], model: Transformer) -> str:
+    """README.md of a model folder."""
+    shape = ", ".join(f"{name} {value}" for name, value in config["model"].items())
+    parameters = sum(p.numel() for p in model.parameters())
+    lines = [
+        f"# {config['source_language']} → {config['target_language']} translation model",
+        "",
+        "An encoder-decoder Transformer (Vaswani et al. 2017), trained and written by `mt`.",
+        "",
+        f"- shape: {shape}",
+        f"- parameters: {parameters:,}",
+        f"- longest source in training: {config['max_length']} tokens",
+        *(f"- {name}: {value}" for name, value in config["training"].items()),
+        "",
+        "```python",
+        "from mt.translator import Translator",
+        "",
+        'print(Translator.load("PATH_OF_THIS_FOLDER").translate(["Where do you live?"])[0].text)',
+        "```",
+    ]
+    return "\n".join(lines) + "\n"

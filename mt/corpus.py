@@ -1,0 +1,427 @@
+"""Which sentence pairs: where they come from, what is dropped, and their ids on disk.
+
+A source yields (source, target) sentences of a split. ``prepare`` cleans and tokenises them once
+into an Arrow file that is memory-mapped from then on.
+"""
+
+import gzip
+import hashlib
+import itertools
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import datasets
+import huggingface_hub
+import numpy as np
+import pyarrow as pa
+from datasets.arrow_writer import ArrowWriter
+from tqdm import tqdm
+
+from mt import phrasebook
+from mt.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+Pair = tuple[str, str]
+SPLITS = ("train", "validation", "test")
+HUB_TIMEOUT = 5.0  # seconds to wait for the hub's first answer
+_FORMAT = 1  # raised when prepared files of older versions must not be reused
+
+
+class Source(Protocol):
+    """Somewhere that sentence pairs come from."""
+
+    def pairs(self, split: str) -> Iterator[Pair]:
+        """The pairs of a split in their order. ValueError or OSError says what is wrong."""
+
+    def identity(self, split: str) -> list[Any]:
+        """What the pairs depend on, in JSON's types: another identity, other pairs."""
+
+
+def make_source(kind: str, **options: Any) -> Source:
+    """The source that ``conf/data`` describes; ValueError for a kind that does not exist."""
+    kinds: dict[str, type] = {"hub": Hub, "files": Files, "phrasebook": Phrasebook}
+    if kind not in kinds:
+        raise ValueError(f"data.source.kind={kind!r}: must be one of {', '.join(kinds)}")
+    return kinds[kind](**options)
+
+
+@dataclass(frozen=True)
+class Phrasebook:
+    """The corpus inside this package: English and German everyday sentences, no network."""
+
+    src: str = "en"
+    tgt: str = "de"
+
+    def __post_init__(self) -> None:
+        if {self.src, self.tgt} != {"en", "de"}:
+            raise ValueError(f"the phrasebook is between en and de, not {self.src}-{self.tgt}")
+
+    def pairs(self, split: str) -> Iterator[Pair]:
+        for english, german in phrasebook.load(split):
+            yield (english, german) if self.src == "en" else (german, english)
+
+    def identity(self, split: str) -> list[Any]:
+        text = json.dumps(list(self.pairs(split)))
+        return ["phrasebook", hashlib.sha256(text.encode()).hexdigest()]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of one's own. Each split is one of
+
+    - a prefix: ``corpus/train`` reads corpus/train.en and corpus/train.de, or .en.gz and .de.gz;
+    - [source file, target file], line-aligned;
+    - a .tsv file (.gz too), whose columns ``src`` and ``tgt`` are names in its header line, or
+      numbers from 0 where it has none; quotes are text;
+    - a .jsonl or .json file (.gz too), an object a line, with keys ``src`` and ``tgt``; a dot
+      reaches into objects, as in translation.en.
+    """
+
+    train: str | list[str] | None = None
+    validation: str | list[str] | None = None
+    test: str | list[str] | None = None
+    src: str | int = "en"
+    tgt: str | int = "de"
+
+    def pairs(self, split: str) -> Iterator[Pair]:
+        kind, paths = self._locate(split)
+        if kind == "tsv":
+            return self._tsv(paths[0])
+        if kind == "json":
+            return self._json(paths[0])
+        return _aligned(*paths)
+
+    def identity(self, split: str) -> list[Any]:
+        kind, paths = self._locate(split)
+        stats = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
+        return ["files", kind, stats, self.src, self.tgt]
+
+    def _locate(self, split: str) -> tuple[str, list[Path]]:
+        place = getattr(self, split)
+        if not place:
+            raise ValueError(f"data.source.{split} is not set: name its files")
+        if not isinstance(place, str):
+            if len(place) != 2:
+                raise ValueError(f"data.source.{split}={list(place)}: must name two files")
+            return "lines", [_existing(Path(p)) for p in place]
+        for suffix, kind in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
+            if place.removesuffix(".gz").endswith(suffix):
+                return kind, [_existing(Path(place))]
+        return "lines", [
+            _existing(Path(f"{place}.{side}"), Path(f"{place}.{side}.gz"))
+            for side in (self.src, self.tgt)
+        ]
+
+    def _tsv(self, path: Path) -> Iterator[Pair]:
+        rows = (line.split("\t") for line in read_lines(path))
+        first_line = 1
+        wanted = (self.src, self.tgt)
+        if all(str(name).isdigit() for name in wanted):
+            columns = [int(name) for name in wanted]
+        else:
+            header, first_line = next(rows, []), 2
+            for name in wanted:
+                if name not in header:
+                    raise ValueError(f"{path}: no column {name!r} in its header {header}")
+            columns = [header.index(str(name)) for name in wanted]
+        for number, row in enumerate(rows, start=first_line):
+            if len(row) <= max(columns):
+                raise ValueError(
+                    f"{path}, line {number}: {len(row)} columns, needs {max(columns) + 1}"
+                )
+            yield row[columns[0]], row[columns[1]]
+
+    def _json(self, path: Path) -> Iterator[Pair]:
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                record = json.loads(line)
+                src, tgt = (_reach(record, str(key)) for key in (self.src, self.tgt))
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{path}, line {number}: {error!r}") from None
+            yield src, tgt
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A data set of the Hugging Face hub, or a folder that mirrors one.
+
+    Its rows have a ``translation`` of {src: ..., tgt: ...}, as WMT's sets do, or two columns of
+    those names.
+    """
+
+    path: str
+    config: str | None = None
+    src: str = "en"
+    tgt: str = "de"
+
+    def pairs(self, split: str) -> Iterator[Pair]:
+        for rows in self._load(split).iter(batch_size=1000):
+            if "translation" in rows:
+                yield from ((t[self.src], t[self.tgt]) for t in rows["translation"])
+            else:
+                yield from zip(rows[self.src], rows[self.tgt], strict=True)
+
+    def identity(self, split: str) -> list[Any]:
+        shards = [
+            (str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self._mirror_shards(split)
+        ]
+        return ["hub", self.path, self.config, split, self.src, self.tgt, shards]
+
+    def _mirror_shards(self, split: str) -> list[Path]:
+        folder = Path(self.path) / (self.config or "")
+        return sorted(folder.glob(f"{split}-*.parquet"))
+
+    def _load(self, split: str) -> datasets.Dataset:
+        shards = self._mirror_shards(split)
+        try:
+            if shards:
+                files = {split: [str(p) for p in shards]}
+                found = datasets.load_dataset("parquet", data_files=files, split=split)
+            else:
+                if not Path(self.path).is_dir() and not _hub_answers(self.path):
+                    # Without this, `datasets` retries for 23 s before it looks into its cache.
+                    datasets.config.HF_HUB_OFFLINE = True
+                found = datasets.load_dataset(self.path, self.config, split=split)
+        except Exception as error:  # the hub's client has many, changing from version to version
+            reason = str(error).split("\n")[0]
+            raise ConnectionError(
+                f"the data set {self.path!r} ({self.config}, {split}) could not be loaded "
+                f"({reason}). Without the hub, train on files of your own: "
+                "python -m mt.train data=files data.source.train=PREFIX "
+                "data.source.validation=PREFIX (PREFIX.en and PREFIX.de), give a local copy of "
+                "the set with data.source.path=FOLDER, or try the built-in corpus: make quickstart"
+            ) from None
+        names = found.column_names
+        nested = found.features["translation"] if "translation" in names else {}
+        known = list(getattr(nested, "languages", nested)) if nested else names
+        for side in (self.src, self.tgt):
+            if side not in known:
+                raise ValueError(f"{self.path}: no {side!r} among its columns {known}")
+        return found
+
+
+def _hub_answers(path: str) -> bool:
+    try:
+        huggingface_hub.HfApi().dataset_info(path, timeout=HUB_TIMEOUT)
+    except Exception:
+        return False
+    return True
+
+
+def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, gzip when its name ends in .gz, as ``wc -l`` counts them.
+
+    Lines end at \n, a \r before it goes with it; a lone \r, U+2028 and the like are text.
+    Raises ValueError naming the first line that is not UTF-8.
+    """
+    path = Path(path)
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as stream:
+        number = 0
+        try:
+            for number, raw in enumerate(stream, start=1):
+                line = raw.removesuffix(b"\n").removesuffix(b"\r")
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
+                yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}, after line {number}: damaged gzip: {error}") from None
+
+
+def _aligned(src: Path, tgt: Path) -> Iterator[Pair]:
+    lines = [0, 0]
+    for one, other in itertools.zip_longest(read_lines(src), read_lines(tgt)):
+        lines[0] += one is not None
+        lines[1] += other is not None
+        if one is not None and other is not None:
+            yield one, other
+    if lines[0] != lines[1]:
+        raise ValueError(
+            f"not aligned: {src} has {lines[0]:,} lines, {tgt} has {lines[1]:,}; "
+            "line n of the one must translate line n of the other"
+        )
+
+
+def _existing(*candidates: Path) -> Path:
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"no such file: {' or '.join(map(str, candidates))}")
+
+
+def _reach(record: Any, key: str) -> str:
+    value = record[key] if key in record else _walk(record, key.split("."))
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is {value!r}, not a text")
+    return value
+
+
+def _walk(record: Any, keys: list[str]) -> Any:
+    for key in keys:
+        record = record[key]
+    return record
+
+
+def first(pairs: Iterable[Pair], limit: int | None) -> Iterator[Pair]:
+    """At most ``limit`` pairs from the front. ValueError when there is none at all."""
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise ValueError(f"limit={limit!r}: must be null or a whole number of at least 1")
+    some = False
+    for pair in itertools.islice(pairs, limit):
+        some = True
+        yield pair
+    if not some:
+        raise ValueError("the corpus is empty: it holds no sentence pairs")
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """Which pairs to drop; each rule can be turned off by false or null. Lengths are in tokens."""
+
+    empty: bool = True  # a side without text
+    max_length: int | None = 256  # a side longer than this
+    max_ratio: float | None = None  # the longer side over the shorter one, more than this
+    identical: bool = False  # both sides the same text
+    duplicates: bool = False  # a pair that came before
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "max_ratio"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float) or value < 1):
+                raise ValueError(f"{name}={value!r}: must be null or a number of at least 1")
+
+    def reasons(self) -> dict[str, int]:
+        """A count of zero for each reason, in the order in which the rules are applied."""
+        return dict.fromkeys(("empty", "identical", "duplicates", "max_length", "max_ratio"), 0)
+
+    def judge(self, pair: Pair, lengths: tuple[int, int], seen: set[bytes]) -> str | None:
+        """The reason to drop a pair, or None to keep it, which puts it among the ``seen``."""
+        short, long = sorted(lengths)
+        if self.empty and short == 0:
+            return "empty"
+        if self.identical and pair[0].strip() == pair[1].strip():
+            return "identical"
+        if self.max_length is not None and long > self.max_length:
+            return "max_length"
+        if self.max_ratio is not None and long > self.max_ratio * max(short, 1):
+            return "max_ratio"
+        if self.duplicates:
+            key = hashlib.blake2b("\n".join(pair).encode("utf-8", "replace"), digest_size=8)
+            if key.digest() in seen:
+                return "duplicates"
+            seen.add(key.digest())
+        return None
+
+
+class PreparedCorpus:
+    """Ids of a cleaned split in a memory-mapped Arrow file, without special ids."""
+
+    def __init__(self, folder: Path) -> None:
+        self.report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+        self._rows = datasets.Dataset.from_file(str(folder / "pairs.arrow")).with_format("arrow")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of each source and target, read off Arrow's offsets, one added for eos."""
+        sides = []
+        for name in ("src", "tgt"):
+            chunks = self._rows.data.column(name).chunks
+            sides.append(np.concatenate([np.diff(c.offsets.to_numpy()) for c in chunks]) + 1)
+        return sides[0], sides[1]
+
+    def fetch(self, indices: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Source and target ids of some pairs."""
+        table: pa.Table = self._rows[indices]
+        src, tgt = (
+            [row.values.to_numpy() for chunk in table.column(name).chunks for row in chunk]
+            for name in ("src", "tgt")
+        )
+        return src, tgt
+
+
+def prepare(
+    source: Source,
+    split: str,
+    tokenizer: Tokenizer,
+    cleaning: Cleaning,
+    cache_dir: str | os.PathLike[str],
+    limit: int | None = None,
+) -> PreparedCorpus:
+    """Clean and tokenise a split, or open it where this has been done before.
+
+    The cache knows a prepared corpus by its source, tokenizer, rules and limit; it appears whole
+    or not at all. Raises ValueError when no pair is left, and what the source raises.
+    """
+    what = [_FORMAT, source.identity(split), asdict(cleaning), limit, split]
+    key = hashlib.sha256(json.dumps(what).encode() + tokenizer.proto).hexdigest()[:20]
+    folder = Path(cache_dir).expanduser() / f"{split}-{key}"
+    if not (folder / "report.json").is_file():
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            _write(partial, first(source.pairs(split), limit), split, tokenizer, cleaning)
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return PreparedCorpus(folder)
+
+
+def _write(
+    folder: Path, pairs: Iterator[Pair], split: str, tokenizer: Tokenizer, cleaning: Cleaning
+) -> None:
+    id_type = datasets.Value("uint16" if tokenizer.vocab_size <= 2**16 else "int32")
+    features = datasets.Features({"src": [id_type], "tgt": [id_type]})
+    dropped = cleaning.reasons()
+    read = kept = 0
+    seen: set[bytes] = set()
+    with (
+        ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer,
+        tqdm(desc=f"preparing {split}", unit=" pairs", disable=None) as bar,
+    ):
+        while batch := list(itertools.islice(pairs, 10_000)):
+            src = tokenizer.encode([pair[0] for pair in batch])
+            tgt = tokenizer.encode([pair[1] for pair in batch])
+            keep = []
+            for i, pair in enumerate(batch):
+                reason = cleaning.judge(pair, (len(src[i]), len(tgt[i])), seen)
+                if reason is None:
+                    keep.append(i)
+                else:
+                    dropped[reason] += 1
+            if keep:
+                writer.write_batch({"src": [src[i] for i in keep], "tgt": [tgt[i] for i in keep]})
+            read, kept = read + len(batch), kept + len(keep)
+            bar.update(len(batch))
+        report = {"split": split, "read": read, "kept": kept, "dropped": dropped}
+        if not kept:
+            raise ValueError(f"no pair is left after cleaning\n{table(report)}")
+        writer.finalize()
+    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+
+
+def table(report: dict[str, Any]) -> str:
+    """What became of the pairs of a split, for people."""
+    rows = [("pairs read", report["read"])]
+    rows += [(f"dropped: {reason}", count) for reason, count in report["dropped"].items()]
+    rows += [("kept", report["kept"])]
+    lines = [f"  {name:<20} {count:>12,}" for name, count in rows]
+    return "\n".join([f"{report['split']}:", *lines])
+
+
+def texts(source: Source, split: str, limit: int | None = None) -> tuple[list[str], list[str]]:
+    """All source and all target sentences of a split as they are, for translating and scoring."""
+    pairs = list(first(source.pairs(split), limit))
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -1,0 +1,123 @@
+"""The corpus as Lightning wants it: prepared once, then batches for each rank."""
+
+import logging
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mt import corpus
+from mt.batching import Batch, TokenBudgetSampler, collate
+from mt.corpus import Cleaning, PreparedCorpus, Source
+from mt.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+
+class TranslationData(pl.LightningDataModule):
+    """Training and validation batches of a source.
+
+    ``max_tokens`` bounds the padded tokens a side in a batch; ``cleaning`` is for training,
+    validation drops only what is empty or too long. ``limit`` takes the first pairs of the
+    training split, ``validation_limit`` of the validation split.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        tokenizer: Tokenizer,
+        cleaning: Cleaning,
+        max_tokens: int,
+        cache_dir: str,
+        seed: int,
+        workers: int = 0,
+        limit: int | None = None,
+        validation_limit: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.source, self.tokenizer, self.cleaning = source, tokenizer, cleaning
+        self.max_tokens, self.cache_dir, self.seed = max_tokens, cache_dir, seed
+        self.workers, self.limit, self.validation_limit = workers, limit, validation_limit
+        self.batches_seen = 0  # by this rank over all epochs; a resumed run goes on behind them
+        self._reported = False
+
+    def _prepare(self, split: str) -> PreparedCorpus:
+        cleaning, limit = self.cleaning, self.limit
+        if split != "train":
+            cleaning = Cleaning(empty=cleaning.empty, max_length=cleaning.max_length)
+            limit = self.validation_limit
+        return corpus.prepare(self.source, split, self.tokenizer, cleaning, self.cache_dir, limit)
+
+    def prepare_data(self) -> None:
+        if not self._reported:  # Lightning calls this again before it validates
+            for split in ("train", "validation"):
+                log.info(corpus.table(self._prepare(split).report))
+        self._reported = True
+
+    def setup(self, stage: str) -> None:
+        if stage == "fit":
+            self.train = self._prepare("train")
+        self.validation = self._prepare("validation")
+        self.validation_texts = corpus.texts(self.source, "validation", self.validation_limit)
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        sampler = self._sampler(self.train, shuffle=True)
+        sampler.skip(self.batches_seen)
+        log.info(
+            f"an epoch is {len(sampler):,} batches of at most {self.max_tokens:,} tokens a side "
+            f"on each of {sampler.world_size} device(s), {sampler.left_over} batch(es) left over"
+        )
+        return self._loader(self.train, sampler)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self._loader(self.validation, self._sampler(self.validation, shuffle=False))
+
+    def _sampler(self, prepared: PreparedCorpus, shuffle: bool) -> TokenBudgetSampler:
+        assert self.trainer is not None
+        return TokenBudgetSampler(
+            *prepared.lengths(),
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+            rank=self.trainer.global_rank,
+            world_size=self.trainer.world_size,
+            shuffle=shuffle,
+        )
+
+    def _loader(self, prepared: PreparedCorpus, sampler: TokenBudgetSampler) -> DataLoader[Batch]:
+        # batch_size=None: the sampler's lists go to the data set whole, which collates them.
+        return DataLoader(
+            _Batches(prepared),
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.workers,
+            persistent_workers=self.workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        assert self.trainer is not None
+        return {
+            "batches_seen": self.batches_seen,
+            "max_tokens": self.max_tokens,
+            "world_size": self.trainer.world_size,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        assert self.trainer is not None
+        then = state_dict["max_tokens"] * state_dict["world_size"]
+        now = self.max_tokens * self.trainer.world_size
+        self.batches_seen = state_dict["batches_seen"] * then // now
+        if then != now:
+            log.warning(
+                "max_tokens or the number of devices has changed since the checkpoint: the "
+                "current epoch goes on at about the same place, not exactly"
+            )
+
+
+class _Batches(Dataset[Batch]):
+    def __init__(self, prepared: PreparedCorpus) -> None:
+        self.prepared = prepared
+
+    def __getitem__(self, indices: list[int]) -> Batch:
+        return collate(*self.prepared.fetch(indices))

@@ -1,0 +1,138 @@
+"""python -m mt.evaluate: BLEU evaluation runs as conf/evaluate.yaml says (Hydra).
+
+Translates a test set with each beam size asked for, prints every score with its signature, and
+writes hypotheses and report.json to the run directory.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import hydra
+import sacrebleu
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from tqdm import tqdm
+
+from mt import checkpoint, corpus, metrics
+from mt.search import SearchOptions
+from mt.translator import Translator, pick_device
+
+
+def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
+    """Sources, references and a name for them. ValueError or OSError says what is wrong."""
+    if (cfg.src is None) != (cfg.ref is None):
+        raise ValueError("src and ref go together: a file of sources and one of references")
+    if cfg.src is not None:
+        source = corpus.make_source("files", test=[cfg.src, cfg.ref])
+        return *corpus.texts(source, "test", cfg.limit), f"{cfg.src} / {cfg.ref}"
+    if cfg.split not in corpus.SPLITS:
+        raise ValueError(f"split={cfg.split}: must be one of {', '.join(corpus.SPLITS)}")
+    source = corpus.make_source(**cfg.data.source)
+    name = f"{cfg.data.source.get(cfg.split) or cfg.data.source.kind} ({cfg.split})"
+    return *corpus.texts(source, cfg.split, cfg.limit), name
+
+
+def evaluate(
+    translator: Translator,
+    sources: list[str],
+    references: list[str],
+    options: SearchOptions,
+    batch_size: int,
+) -> tuple[list[str], dict[str, Any]]:
+    """Hypotheses, and their scores and speed; tokens are the model's, eos counted."""
+    start = time.perf_counter()
+    with tqdm(total=len(sources), unit=" sentences", disable=None) as bar:
+        results = translator.translate(
+            sources, options.beam_size, options.alpha, 1, batch_size, on_progress=bar.update
+        )
+    seconds = time.perf_counter() - start
+    hypotheses = [result.text for result in results]
+    tokens = sum(result.tokens for result in results)
+    return hypotheses, {
+        "beam_size": options.beam_size,
+        "alpha": options.alpha,
+        "scores": [score._asdict() for score in metrics.all_scores(hypotheses, references)],
+        "output_tokens": tokens,
+        "seconds": round(seconds, 3),
+        "tokens_per_second": round(tokens / seconds, 1),
+    }
+
+
+def render(report: dict[str, Any]) -> str:
+    """The report for a terminal: a row a score, a column a search, then the signatures."""
+    runs = report["runs"]
+    names = ["greedy" if r["beam_size"] == 1 else f"beam {r['beam_size']}" for r in runs]
+    lines = [
+        f"model   {report['model']} (sha256 {report['model_sha256'][:12]})",
+        f"data    {report['data']}: {report['sentences']:,} sentences, "
+        f"{report['source_tokens']:,} source tokens",
+        "",
+        " " * 32 + "".join(f"{name:>12}" for name in names),
+    ]
+    for i, score in enumerate(runs[0]["scores"]):
+        values = "".join(f"{run['scores'][i]['value']:12.2f}" for run in runs)
+        lines.append(f"{score['name']:<32}{values}")
+    for key, label in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
+        lines.append(f"{label:<32}" + "".join(f"{run[key]:12,.0f}" for run in runs))
+    lines += ["", "signatures"]
+    lines += [f"  {score['name']}: {score['signature']}" for score in runs[0]["scores"]]
+    return "\n".join(lines)
+
+
+def run(cfg: DictConfig, run_dir: Path) -> None:
+    path = Path(cfg.model) if cfg.model else checkpoint.latest()
+    sizes = cfg.search.beam_size
+    sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
+    if not sizes:
+        raise ValueError("search.beam_size=[]: name at least one")
+    options = [SearchOptions(size, cfg.search.alpha) for size in sizes]
+    loaded = checkpoint.load(path, pick_device(cfg.device))
+    translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])
+    sources, references, name = read_test_set(cfg)
+    report: dict[str, Any] = {
+        "model": str(path),
+        "model_sha256": checkpoint.digest(path),
+        "model_config": loaded.config,
+        "data": name,
+        "sentences": len(sources),
+        "source_tokens": sum(len(ids) + 1 for ids in loaded.tokenizer.encode(sources)),
+        "config": OmegaConf.to_container(cfg, resolve=True),
+        "versions": {"torch": torch.__version__, "sacrebleu": sacrebleu.__version__},
+        "runs": [],
+    }
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for option in options:
+        hypotheses, result = evaluate(
+            translator, sources, references, option, cfg.search.batch_size
+        )
+        file = run_dir / f"hypotheses.beam{option.beam_size}.txt"
+        file.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+        report["runs"].append(result | {"hypotheses": file.name})
+    print(render(report))
+    partial = run_dir / ".report.json"
+    partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    partial.replace(run_dir / "report.json")
+    print(f"\nreport  {run_dir}/report.json")
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate")
+def main(cfg: DictConfig) -> None:
+    logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
+    try:
+        run(cfg, Path(HydraConfig.get().run.dir))
+    except (ValueError, OSError, TypeError, OmegaConfBaseException) as error:
+        if os.environ.get("MT_TRACEBACK"):
+            raise
+        print(f"mt.evaluate: error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

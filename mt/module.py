@@ -1,0 +1,156 @@
+"""The training of a Transformer as a LightningModule: steps, validation, optimizer."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import torch.distributed as dist
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
+from torch import Tensor
+
+from mt import metrics
+from mt.batching import Batch
+from mt.loss import smoothed_cross_entropy
+from mt.model import Transformer
+from mt.schedule import learning_rate
+from mt.tokenizer import Tokenizer
+from mt.translator import Translator
+
+
+class TranslationModule(pl.LightningModule):
+    """Trains as section 5 of the paper says and validates by translating.
+
+    ``model`` are the numbers of ``mt.model.Transformer`` but for the vocabulary's size, which is
+    the tokenizer's. ``search`` are ``Translator.translate``'s options for validation.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        model: dict[str, Any],
+        eps_ls: float = 0.1,
+        warmup_steps: int = 4000,
+        beta1: float = 0.9,
+        beta2: float = 0.98,
+        eps: float = 1e-9,
+        seed: int = 1,
+        max_length: int = 256,
+        search: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(warmup_steps, int) or warmup_steps < 1:
+            raise ValueError(f"warmup_steps={warmup_steps!r}: must be a whole number of at least 1")
+        self.model = Transformer(vocab_size=tokenizer.vocab_size, **model)
+        self.tokenizer = tokenizer
+        self.save_hyperparameters(ignore=["tokenizer", "model"])
+        self.save_hyperparameters({"model": dict(self.model.config)})
+        self.eps_ls, self.warmup_steps = eps_ls, warmup_steps
+        self.betas, self.eps = (beta1, beta2), eps
+        self.seed, self.max_length, self.search = seed, max_length, search or {}
+        self.stop_requested: bool = False  # set by whoever wants training to end after this step
+        self._stopping: Tensor | None = None  # how many ranks want to, as of the step before
+        self._step_tokens = 0
+        self._validation = torch.zeros(3, dtype=torch.float64)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        # What dropout draws follows from (seed, batch, rank), so that a resumed run repeats it.
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        entropy = np.random.SeedSequence((self.seed, data.batches_seen, self.global_rank))
+        torch.manual_seed(int(entropy.generate_state(1)[0]))
+        data.batches_seen += 1
+
+    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Sums over the batch's target tokens: smoothed loss and plain NLL, in nats."""
+        states = self.model.decode(batch.tgt, self.model.encode(batch.src), batch.src)
+        return smoothed_cross_entropy(
+            states.flatten(0, 1).index_select(0, batch.positions),
+            self.model.embedding.weight,
+            batch.labels,
+            self.eps_ls,
+        )
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss, nll = self._losses(batch)
+        self._step_tokens += batch.tgt_tokens
+        self.log("train_loss", loss.detach() / batch.tgt_tokens)
+        self.log("train_nll", nll / batch.tgt_tokens)
+        # A sum over tokens, which Lightning would divide by the micro-batches of a step:
+        # the step's gradients are divided once, by all its tokens, when they are complete.
+        return loss * self.trainer.accumulate_grad_batches
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Make the summed gradients the mean over the target tokens of the whole step.
+
+        The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks.
+        """
+        totals = torch.tensor(
+            [self._step_tokens, self.stop_requested], dtype=torch.float32, device=self.device
+        )
+        self._step_tokens = 0
+        if self.trainer.world_size > 1:
+            dist.all_reduce(totals)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, self.trainer.world_size / totals[0])
+        # Every rank reads the same sum, one step late so that nobody waits for it.
+        if self._stopping is not None and self._stopping.item() > 0:
+            self.trainer.should_stop = True
+        self._stopping = totals[1]
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        (scheduler,) = (config.scheduler for config in self.trainer.lr_scheduler_configs)
+        self.log("learning_rate", scheduler.get_last_lr()[0])
+
+    def on_validation_epoch_start(self) -> None:
+        self._validation = torch.zeros(3, dtype=torch.float64)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        loss, nll = self._losses(batch)
+        self._validation += torch.tensor([float(loss), float(nll), batch.tgt_tokens])
+
+    def on_validation_epoch_end(self) -> None:
+        """Loss and perplexity over all ranks' tokens, and BLEU of real translations.
+
+        ``val_ppl`` is exp of the unsmoothed negative log-likelihood per target token (eos
+        counted). ``val_bleu`` is cased sacreBLEU against the untouched references.
+        """
+        totals = self._validation.to(self.device, torch.float32)
+        if self.trainer.world_size > 1:
+            dist.all_reduce(totals)
+        loss, nll = (totals[:2] / totals[2]).tolist()
+        self.log("val_loss", loss)
+        self.log("val_ppl", math.exp(min(nll, 100.0)))
+        if not self.trainer.sanity_checking:
+            self.log("val_bleu", self._validation_bleu())
+
+    def _validation_bleu(self) -> float:
+        """Each rank translates its share; all of them score the whole."""
+        sources, references = self.trainer.datamodule.validation_texts  # type: ignore[attr-defined]
+        rank, ranks = self.global_rank, self.trainer.world_size
+        translator = Translator(self.model, self.tokenizer, self.max_length)
+        share = translator.translate(sources[rank::ranks], **self.search)
+        shares: list[Any] = [None] * ranks
+        mine = [translation.text for translation in share]
+        if ranks > 1:
+            dist.all_gather_object(shares, mine)
+        else:
+            shares = [mine]
+        hypotheses = [""] * len(sources)
+        for r in range(ranks):
+            hypotheses[r::ranks] = shares[r]
+        return metrics.bleu(hypotheses, references).value
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """Adam and the learning rate of 5.3; no weight decay."""
+        optimizer = torch.optim.Adam(
+            self.parameters(), lr=1.0, betas=self.betas, eps=self.eps, fused=True
+        )
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda done: learning_rate(done + 1, self.model.d_model, self.warmup_steps),
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }

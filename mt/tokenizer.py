@@ -1,0 +1,145 @@
+"""Byte-pair encoding shared by both languages (5.1), by SentencePiece: text in, ids out."""
+
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import sentencepiece
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL = (PAD, UNK, BOS, EOS)
+
+
+class Tokenizer:
+    """A trained SentencePiece model.
+
+    ``proto`` is the content of a ``.model`` file: the tokenizer travels as these bytes.
+    Raises ValueError when they are not a SentencePiece model with this project's special ids.
+    """
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(proto)
+        except RuntimeError:
+            raise ValueError("not a SentencePiece model, or a damaged one") from None
+        p = self._processor
+        found = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
+        if found != SPECIAL:
+            raise ValueError(
+                f"a SentencePiece model with pad, unk, bos, eos = {found}; it must be trained "
+                f"with {SPECIAL}, as scripts/train_tokenizer.py does"
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
+        """Read a ``.model`` file; OSError or ValueError names it when that fails."""
+        try:
+            return cls(Path(path).read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @property
+    def vocab_size(self) -> int:
+        return self._processor.vocab_size()
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
+        return self._processor.encode([_one_line(sentence) for sentence in sentences])
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        """The text of each list of ids; special ids leave no trace."""
+        return self._processor.decode([[i for i in row if i not in SPECIAL] for row in ids])
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The vocabulary's spelling of each id; a piece that begins a word starts with U+2581."""
+        return [self._processor.id_to_piece(i) for i in ids]
+
+
+def train(sentences: Iterable[str], vocab_size: int, threads: int = 0) -> Tokenizer:
+    """Learn a BPE vocabulary of exactly ``vocab_size`` pieces, special ids included.
+
+    Every character of the data gets a piece; text is normalised by NFKC. Above ten million
+    sentences SentencePiece learns from a sample of that size.
+
+    Raises ValueError when the data cannot support ``vocab_size``, naming the bound that it can.
+    """
+    if not isinstance(vocab_size, int) or vocab_size < 1:
+        raise ValueError(f"vocab_size={vocab_size!r}: must be a whole number of at least 1")
+    failure: list[Exception] = []
+
+    def guarded() -> Iterator[str]:  # SentencePiece would hide what the data's reader raises
+        try:
+            yield from map(_one_line, sentences)
+        except Exception as error:
+            failure.append(error)
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=guarded(),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            character_coverage=1.0,
+            normalization_rule_name="nfkc",
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            input_sentence_size=10_000_000,
+            shuffle_input_sentence=True,
+            max_sentence_length=65536,
+            num_threads=threads or os.cpu_count() or 1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if not failure:
+            raise ValueError(_explain(str(error), vocab_size)) from None
+    if failure:
+        raise failure[0]
+    return Tokenizer(model.getvalue())
+
+
+def _one_line(text: str) -> str:
+    """Every kind of white space becomes a blank, a lone surrogate (not UTF-8) a question mark."""
+    return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+
+
+def _explain(message: str, vocab_size: int) -> str:
+    """SentencePiece's failed check, in words for the user."""
+    if found := re.search(r"set it to a value <= (\d+)", message):
+        return (
+            f"vocab_size={vocab_size}: too large for this training text, "
+            f"which supports at most {found[1]}"
+        )
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"vocab_size={vocab_size}: too small, the characters of this training text "
+            f"and the special pieces alone are {found[1]}"
+        )
+    if "sentences_.empty()" in message:
+        return "no text to train a tokenizer on: every line is empty"
+    return f"SentencePiece could not train a vocabulary of {vocab_size}: {message}"
+
+
+def save(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:
+    """Write ``path`` (NAME.model) and, for readers, the list of its pieces beside it, NAME.vocab.
+
+    Each file appears whole or not at all; the model comes last, so that whoever waits for it
+    finds both.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
+    contents = {
+        path.with_suffix(".vocab"): ("\n".join(pieces) + "\n").encode(),
+        path: tokenizer.proto,
+    }
+    for target, content in contents.items():
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        partial.write_bytes(content)
+        partial.replace(target)
