@@ -76,7 +76,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
 
     An epoch's batches follow from (seed, epoch) alone. They are dealt out to the ranks in turn,
     equally many to each; the few left over, fewer than one a rank, sit the epoch out, other ones
-    every epoch. Iterating runs through one epoch and moves to the next at its end;
+    every epoch. Each iteration is the next epoch;
     ``skip`` makes a resumed run go on behind the batches it has seen.
 
     src_lengths, tgt_lengths: [pairs] tokens, special ids included.
@@ -93,14 +93,14 @@ class TokenBudgetSampler(Sampler[list[int]]):
         world_size: int = 1,
         shuffle: bool = True,
     ) -> None:
-        if not isinstance(max_tokens, int) or max_tokens < 1:
+        if type(max_tokens) is not int or max_tokens < 1:
             raise ValueError(f"max_tokens={max_tokens!r}: must be a whole number of at least 1")
         self.lengths = np.stack((src_lengths, tgt_lengths), axis=1).astype(np.int64)
         self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
         self.epoch, self.start = 0, 0
         # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's.
         self.ends = cut(self.lengths[self._order(np.random.default_rng())], max_tokens)
-        if len(self) == 0:
+        if len(self.ends) < max(1, world_size):
             raise ValueError(
                 f"{len(self.lengths):,} pairs make {len(self.ends)} batches of "
                 f"max_tokens={max_tokens}, too few for {world_size} devices: "
@@ -131,11 +131,15 @@ class TokenBudgetSampler(Sampler[list[int]]):
         return [batches[i] for i in mine]
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in self.plan(self.epoch)[self.start :]:
-            yield batch.tolist()
+        batches = self.plan(self.epoch)[self.start :]
         self.epoch, self.start = self.epoch + 1, 0
+        for batch in batches:
+            yield batch.tolist()
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
+        """By the longer side, and within it by the difference of the two, up and down in turn."""
         src, tgt = self.lengths[:, 0], self.lengths[:, 1]
+        longer = np.maximum(src, tgt)
+        difference = np.where(longer % 2, src - tgt, tgt - src)
         tie = rng.random(len(src)) if self.shuffle else np.arange(len(src))
-        return np.lexsort((tie, tgt, src))
+        return np.lexsort((tie, difference, longer))

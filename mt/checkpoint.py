@@ -7,6 +7,7 @@ training checkpoints (``.ckpt``) are read here too, under ``weights_only``.
 import hashlib
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,8 +156,7 @@ def _read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format") if isinstance(config, dict) else type(config).__name__
         raise ValueError(f"{folder}/config.json: format is {found!r}, must be {FORMAT!r}")
-    if not isinstance(config.get("model"), dict) or not isinstance(config.get("max_length"), int):
-        raise ValueError(f"{folder}/config.json: 'model' or 'max_length' is missing or mistyped")
+    _check_config(config, f"{folder}/config.json")
     try:
         weights = safetensors.torch.load_file(folder / "model.safetensors")
     except safetensors.SafetensorError as error:
@@ -169,13 +169,24 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tok
     tokenizer = path.parent.parent / "tokenizer.model"
     if not tokenizer.is_file():
         raise FileNotFoundError(f"{path}: its run's tokenizer {tokenizer} is missing")
-    hparams = checkpoint.get("hyper_parameters", {})
+    hparams = checkpoint.get("hyper_parameters")
+    if not isinstance(hparams, dict):
+        raise ValueError(f"{path}: not a training checkpoint of this project")
     config = {
         "model": hparams.get("model"),
         "max_length": hparams.get("max_length"),
         "training": {"global_step": checkpoint.get("global_step")},
     }
+    _check_config(config, str(path))
     return config, _weights(checkpoint, path), Tokenizer.load(tokenizer)
+
+
+def _check_config(config: dict[str, Any], name: str) -> None:
+    if not isinstance(config.get("model"), dict):
+        raise ValueError(f"{name}: 'model' is missing or mistyped")
+    max_length = config.get("max_length")
+    if type(max_length) is not int or max_length < 1:
+        raise ValueError(f"{name}: max_length={max_length!r}: must be a whole number of at least 1")
 
 
 def _torch_load(path: Path) -> dict[str, Any]:
@@ -183,10 +194,14 @@ def _torch_load(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path}: no such checkpoint")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # zip, pickle and torch each raise their own on a damaged file
-        reason = str(error).split("\n")[0]
+    except pickle.UnpicklingError:  # torch's message explains how to load it all the same
+        raise ValueError(
+            f"{path}: not a readable checkpoint: damaged, or it holds code beside its weights"
+        ) from None
+    except Exception as error:  # zip and torch each raise their own on a damaged file
+        reason = str(error).split("\n")[0] or type(error).__name__
         raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
-    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
         raise ValueError(f"{path}: not a training checkpoint of this project")
     return checkpoint
 
@@ -195,7 +210,7 @@ def _weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
     weights = {
         name.removeprefix(_PREFIX): w
         for name, w in checkpoint["state_dict"].items()
-        if name.startswith(_PREFIX)
+        if name.startswith(_PREFIX) and isinstance(w, Tensor)
     }
     if not weights:
         raise ValueError(f"{path}: holds no weights of a Transformer")

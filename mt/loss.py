@@ -26,14 +26,16 @@ def smoothed_cross_entropy(
     """
     if not isinstance(eps_ls, int | float) or not 0 <= eps_ls < 1:
         raise ValueError(f"eps_ls={eps_ls!r}: must be a number from 0 up to, not including, 1")
-    loss, nll = _SmoothedCrossEntropy.apply(states, weight, targets, eps_ls)
+    # needs_input_grad, in there, stays true under no_grad, and grad mode is always off
+    grads = torch.is_grad_enabled()
+    loss, nll = _SmoothedCrossEntropy.apply(states, weight, targets, eps_ls, grads)
     return loss, nll
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, eps_ls: float
+        ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, eps_ls: float, grads: bool
     ) -> tuple[Tensor, Tensor]:
         V = weight.shape[0]
         device = states.device.type
@@ -44,9 +46,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         sum_dtype = torch.promote_types(product_dtype, torch.float32)
         W = weight.to(product_dtype)
         X = states.to(product_dtype)
-        with_grad = any(ctx.needs_input_grad)
+        with_grad = grads and any(ctx.needs_input_grad)
         grad_states = torch.empty_like(states) if with_grad else None
-        grad_weight = torch.zeros(weight.shape, dtype=sum_dtype, device=weight.device)
+        grad_weight = torch.zeros_like(weight, dtype=sum_dtype) if with_grad else None
         loss = torch.zeros((), dtype=sum_dtype, device=states.device)
         nll = torch.zeros_like(loss)
         rows = max(1, _ELEMENTS.get(device, 2**27) // V)
@@ -58,7 +60,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 gold = log_Z - logits.gather(1, target)
                 loss += (1 - eps_ls) * gold.sum() + eps_ls * (log_Z.sum() - logits.sum() / V)
                 nll += gold.sum()
-                if grad_states is not None:
+                if grad_states is not None and grad_weight is not None:
                     # d loss / d logits = softmax - smoothed target distribution
                     grad = logits.sub_(log_Z).exp_().sub_(eps_ls / V)
                     grad.scatter_add_(1, target, torch.full_like(gold, eps_ls - 1))
@@ -71,6 +73,6 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grad_loss, grad_weight * grad_loss, None, None
+        return grad_states * grad_loss, grad_weight * grad_loss, None, None, None

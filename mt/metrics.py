@@ -14,19 +14,15 @@ class Score(NamedTuple):
 
 
 def bleu(hypotheses: list[str], references: list[str]) -> Score:
-    """Cased sacreBLEU over detokenised text (Post 2018): the one to compare between papers."""
+    """Cased sacreBLEU over detokenised text (Post 2018): the one to compare between papers.
+
+    This and every other score raises ValueError when the two lists differ in length or are empty.
+    """
     return _score("sacreBLEU", sacrebleu.metrics.BLEU(), hypotheses, references)
 
 
 def all_scores(hypotheses: list[str], references: list[str]) -> list[Score]:
-    """Every score of a translated test set, sentence i of the one against i of the other.
-
-    Raises ValueError when the two differ in length or are empty.
-    """
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
-    if not hypotheses:
-        raise ValueError("nothing to score: no sentences")
+    """Every score of a translated test set, sentence i of the one against i of the other."""
     return [
         bleu(hypotheses, references),
         _score("chrF", sacrebleu.metrics.CHRF(), hypotheses, references),
@@ -69,5 +65,9 @@ class _CompoundSplitter:
 def _score(
     name: str, metric: sacrebleu.metrics.base.Metric, hypotheses: list[str], references: list[str]
 ) -> Score:
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
+    if not hypotheses:
+        raise ValueError("nothing to score: no sentences")
     value = metric.corpus_score(hypotheses, [references]).score
     return Score(name, value, str(metric.get_signature()))

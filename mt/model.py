@@ -51,16 +51,19 @@ class Transformer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights; the paper is silent, so as tensor2tensor and fairseq do.
+        """Draw the weights; the paper is silent, so as fairseq does (tensor2tensor is much alike).
 
         The embedding comes from N(0, 1/sqrt(d_model)), so that the logits of 3.4 start near unit
-        variance; the padding row is zero; matrices are Xavier-uniform and biases zero. Drawing
-        the stacked W_QKV at once gives the gain of 1/sqrt(2) that fairseq sets on each of its
-        three parts.
+        variance; the padding row is zero; matrices are Xavier-uniform, W_Q, W_K and W_V with a
+        gain of 1/sqrt(2), and biases zero.
         """
-        for module in self.modules():
+        for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                if name.endswith(("W_QKV", "W_Q", "W_KV")):
+                    for W in module.weight.split(self.d_model):
+                        nn.init.xavier_uniform_(W, gain=2**-0.5)
+                else:
+                    nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
         nn.init.normal_(self.embedding.weight, std=self.d_model**-0.5)

@@ -49,7 +49,8 @@ class TranslationModule(pl.LightningModule):
         self.eps_ls, self.warmup_steps = eps_ls, warmup_steps
         self.betas, self.eps = (beta1, beta2), eps
         self.seed, self.max_length, self.search = seed, max_length, search or {}
-        self.stop_requested: bool = False  # set by whoever wants training to end after this step
+        self.stop_requested: bool = False  # set on any rank that wants training to end soon
+        self.stopped: bool = False  # set on every rank when training ends for that
         self._stopping: Tensor | None = None  # how many ranks want to, as of the step before
         self._step_tokens = 0
         self._validation = torch.zeros(3, dtype=torch.float64)
@@ -95,7 +96,8 @@ class TranslationModule(pl.LightningModule):
         torch._foreach_mul_(gradients, self.trainer.world_size / totals[0])
         # Every rank reads the same sum, one step late so that nobody waits for it.
         if self._stopping is not None and self._stopping.item() > 0:
-            self.trainer.should_stop = True
+            self.stopped = self.trainer.should_stop = True
+            self.trainer.limit_val_batches = 0  # whoever asked may not wait for a validation
         self._stopping = totals[1]
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:

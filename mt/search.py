@@ -3,6 +3,7 @@
 Shapes: B sentences, S source length, k beam size, R = B * k rows, V vocabulary.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -161,7 +162,7 @@ def _beam(model: Model, src: Tensor, options: SearchOptions) -> list[list[Hypoth
         parent = parent.gather(1, chosen)
 
         attainable = alive[:, 0] / length_penalty(limits + 1, alpha)
-        done = ended_score[:, options.n_best - 1] >= attainable
+        done = (ended_score[:, options.n_best - 1] >= attainable) | (limits < length)
         rows = parent + torch.arange(B, device=device)[:, None] * k
         if done.any():
             for b in done.nonzero()[:, 0].tolist():
@@ -169,7 +170,7 @@ def _beam(model: Model, src: Tensor, options: SearchOptions) -> list[list[Hypoth
                     _hypothesis(ended_ids[b, i], ended_score[b, i], alpha)
                     for i in range(options.n_best)
                     if ended_score[b, i] > -torch.inf
-                ]
+                ] or [Hypothesis([], math.nan, math.nan)]  # the logits were not numbers
             going = (~done).nonzero()[:, 0]
             state.select(rows[going].flatten(), going)
             sentences, limits, ids, alive, ended_ids, ended_score = (

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ class Tokenizer:
         return [self._processor.id_to_piece(i) for i in ids]
 
 
-def train(sentences: Iterable[str], vocab_size: int, threads: int = 0) -> Tokenizer:
+def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn a BPE vocabulary of exactly ``vocab_size`` pieces, special ids included.
 
     Every character of the data gets a piece; text is normalised by NFKC. Above ten million
@@ -67,7 +68,7 @@ def train(sentences: Iterable[str], vocab_size: int, threads: int = 0) -> Tokeni
 
     Raises ValueError when the data cannot support ``vocab_size``, naming the bound that it can.
     """
-    if not isinstance(vocab_size, int) or vocab_size < 1:
+    if type(vocab_size) is not int or vocab_size < 1:
         raise ValueError(f"vocab_size={vocab_size!r}: must be a whole number of at least 1")
     failure: list[Exception] = []
 
@@ -93,7 +94,7 @@ def train(sentences: Iterable[str], vocab_size: int, threads: int = 0) -> Tokeni
             input_sentence_size=10_000_000,
             shuffle_input_sentence=True,
             max_sentence_length=65536,
-            num_threads=threads or os.cpu_count() or 1,
+            num_threads=16,  # written into the model: a fixed number makes equal files everywhere
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -105,8 +106,14 @@ def train(sentences: Iterable[str], vocab_size: int, threads: int = 0) -> Tokeni
 
 
 def _one_line(text: str) -> str:
-    """Every kind of white space becomes a blank, a lone surrogate (not UTF-8) a question mark."""
-    return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+    """White space of any kind becomes a blank, a lone surrogate (not UTF-8) a question mark.
+
+    Control and zero-width characters, soft hyphens and byte order marks among them, go.
+    """
+    text = " ".join(text.split())
+    if not text.isprintable():
+        text = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _explain(message: str, vocab_size: int) -> str:
@@ -116,6 +123,8 @@ def _explain(message: str, vocab_size: int) -> str:
             f"vocab_size={vocab_size}: too large for this training text, "
             f"which supports at most {found[1]}"
         )
+    if vocab_size < len(SPECIAL):
+        return f"vocab_size={vocab_size}: too small, the special pieces alone are {len(SPECIAL)}"
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
             f"vocab_size={vocab_size}: too small, the characters of this training text "

@@ -106,7 +106,7 @@ class Interruption(pl.Callback):
     """SIGINT and SIGTERM end training after the current step; a second one ends it at once."""
 
     def __init__(self) -> None:
-        self.signum: int | None = None
+        self.signum: int = signal.SIGTERM  # unless this rank hears of another one
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         def handle(signum: int, frame: Any) -> None:
@@ -176,8 +176,8 @@ def run(cfg: DictConfig, run_dir: Path) -> int:
         log.info(f"run directory: {run_dir}")
     trainer.fit(module, data, ckpt_path=resume)
     trainer.save_checkpoint(run_dir / "checkpoints" / "last.ckpt")
-    _write_model(cfg, trainer, module, data, run_dir, validate=interruption.signum is None)
-    if interruption.signum is None:
+    _write_model(cfg, trainer, module, data, run_dir)
+    if not module.stopped:
         return 0
     if trainer.is_global_zero:
         log.warning(f"interrupted at step {trainer.global_step:,}; resume with ckpt=last")
@@ -227,16 +227,18 @@ def _write_model(
     module: TranslationModule,
     data: TranslationData,
     run_dir: Path,
-    validate: bool,
 ) -> None:
-    """The model folder: the mean of the last checkpoints (6.1), or the weights as they are."""
+    """The model folder: the mean of the last checkpoints (6.1), validated.
+
+    After an interruption it holds the weights as they are, at once.
+    """
     step = trainer.global_step
     paths = sorted((run_dir / "checkpoints").glob("step-*.ckpt"))[-cfg.average :]
     training: dict[str, Any] = {"steps": step, "seed": cfg.seed}
-    if cfg.average > 1 and paths and validate:
+    if cfg.average > 1 and paths and not module.stopped:
         module.model.load_state_dict(checkpoint.average(paths))
         training["averaged checkpoints"] = ", ".join(p.stem for p in paths)
-    if validate:
+    if not module.stopped:
         log.info("validating the model that is written")
         trainer.validate(module, datamodule=data, verbose=False)
         values = trainer.callback_metrics

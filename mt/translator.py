@@ -1,5 +1,6 @@
 """Text in, text out: a model, its tokenizer and the search behind one method."""
 
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +67,8 @@ class Translator:
     ) -> list[Translation]:
         """One Translation for each sentence, in order; ``batch_size`` counts sentences.
 
-        ``on_progress`` is called after each batch with the number of sentences in it.
+        ``on_progress`` is called after each batch with the number of sentences in it
+        (parts of long ones; blank ones cost nothing and are not counted).
 
         Raises ValueError on options that make no sense.
         """
@@ -78,8 +80,8 @@ class Translator:
         for number, ids in enumerate(self.tokenizer.encode(list(sentences)), start=1):
             first.append(len(parts))
             parts += self._split(ids, number)
-        found = self._search(parts, options, batch_size, on_progress or (lambda done: None))
-        bounds = zip(first, [*first[1:], len(parts)], strict=True)
+        found = self._search(parts, options, batch_size, on_progress)
+        bounds = itertools.pairwise([*first, len(parts)])
         return [
             self._join(source, found[start:end])
             for source, (start, end) in zip(sentences, bounds, strict=True)
@@ -113,7 +115,7 @@ class Translator:
         parts: list[list[int]],
         options: SearchOptions,
         batch_size: int,
-        on_progress: Callable[[int], object],
+        on_progress: Callable[[int], object] | None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses for every part, computed with parts of like length together."""
         found: list[list[Hypothesis]] = [[] for _ in parts]
@@ -124,7 +126,8 @@ class Translator:
                 batch, search(self.model, src.to(device), options), strict=True
             ):
                 found[i] = hypotheses
-            on_progress(len(batch))
+            if on_progress is not None:
+                on_progress(len(batch))
         return found
 
     def _batches(

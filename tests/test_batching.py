@@ -1,0 +1,287 @@
+"""Which pairs share a batch, in what order, on which rank, and as which tensors."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from mt.batching import TokenBudgetSampler, collate, cut, pad
+
+Lengths = tuple[np.ndarray, np.ndarray]
+
+
+def natural_lengths(pairs: int, seed: int = 0) -> Lengths:
+    """Lengths as in real text: log-normal, about 27 tokens, the target's near the source's."""
+    rng = np.random.default_rng(seed)
+    src = rng.lognormal(3.2, 0.55, pairs).clip(1, 250)
+    tgt = (src * rng.lognormal(0, 0.15, pairs)).clip(1, 250)
+    return src.astype(int) + 1, tgt.astype(int) + 1
+
+
+def sampler(lengths: Lengths, max_tokens: int = 300, **options) -> TokenBudgetSampler:
+    return TokenBudgetSampler(*lengths, max_tokens=max_tokens, **{"seed": 1, **options})
+
+
+def take(sampler: TokenBudgetSampler, batches: int) -> list[list[int]]:
+    """The next batches, over as many epochs as they take."""
+    epochs = itertools.chain.from_iterable(iter(lambda: list(sampler), None))
+    return list(itertools.islice(epochs, batches))
+
+
+# Tensors
+
+
+def test_collate_by_hand() -> None:
+    sources = [np.array([5, 6, 7]), np.array([8])]
+    targets = [np.array([9]), np.array([10, 11])]
+    batch = collate(sources, targets)
+    assert batch.src.tolist() == [[5, 6, 7, 3], [8, 3, 0, 0]]
+    assert batch.tgt.tolist() == [[2, 9, 0], [2, 10, 11]]
+    assert batch.positions.tolist() == [0, 1, 3, 4, 5]
+    assert batch.labels.tolist() == [9, 3, 10, 11, 3]
+    assert (batch.src_tokens, batch.tgt_tokens) == (6, 5)
+
+
+def test_collate_empty_sides_are_their_special_ids() -> None:
+    none = np.array([], dtype=np.int32)
+    batch = collate([none, np.array([5, 6])], [np.array([7]), none])
+    assert batch.src.tolist() == [[3, 0, 0], [5, 6, 3]]
+    assert batch.tgt.tolist() == [[2, 7], [2, 0]]
+    assert batch.positions.tolist() == [0, 1, 2]
+    assert batch.labels.tolist() == [7, 3, 3]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64])
+def test_collate_makes_int64_of_any_integer(dtype: type) -> None:
+    batch = collate([np.array([5], dtype)], [np.array([6, 7], dtype)])
+    assert {t.dtype for t in batch[:4]} == {torch.int64}
+    assert batch.labels.tolist() == [6, 7, 3]
+
+
+def test_collate_positions_pick_each_targets_own_labels() -> None:
+    """What training relies on: flattened targets at ``positions``, moved by one, are labels."""
+    rng = np.random.default_rng(0)
+    targets = [rng.integers(4, 100, n) for n in rng.integers(0, 9, 20)]
+    batch = collate(targets, targets)
+    inputs = batch.tgt.flatten()[batch.positions].tolist()
+    labels = batch.labels.tolist()
+    rows = (batch.positions // batch.tgt.shape[1]).tolist()
+    for row, target in enumerate(targets):
+        mine = [i for i, r in enumerate(rows) if r == row]
+        assert [inputs[i] for i in mine] == [2, *target]
+        assert [labels[i] for i in mine] == [*target, 3]
+
+
+def test_pad_by_hand() -> None:
+    assert pad([[4], [5, 6, 7], []]).tolist() == [[4, 0, 0], [5, 6, 7], [0, 0, 0]]
+
+
+# Cuts
+
+
+@pytest.mark.parametrize(
+    ("lengths", "max_tokens", "max_sentences", "ends"),
+    [
+        pytest.param([], 9, None, [], id="nothing"),
+        pytest.param([(3, 3)] * 7, 9, None, [3, 6, 7], id="three by three fill nine"),
+        pytest.param([(3, 3)] * 7, 8, None, [2, 4, 6, 7], id="one token less"),
+        pytest.param([(2, 2), (2, 2), (5, 5)], 10, None, [2, 3], id="padded, not real size"),
+        pytest.param([(1, 5), (5, 1), (1, 5)], 10, None, [2, 3], id="the longer side counts"),
+        pytest.param([(2, 1), (2, 1), (2, 4)], 6, None, [2, 3], id="target alone overflows"),
+        pytest.param([(5, 5), (99, 4), (5, 5)], 10, None, [1, 2, 3], id="over-long is alone"),
+        pytest.param([(4, 99), (4, 99)], 10, None, [1, 2], id="two over-long, each alone"),
+        pytest.param([(10, 10), (1, 1)], 10, None, [1, 2], id="just full"),
+        pytest.param([(1, 1)] * 5, 100, 2, [2, 4, 5], id="at most two sentences"),
+        pytest.param([(3, 3)] * 5, 6, 4, [2, 4, 5], id="the budget is reached first"),
+        pytest.param([(9, 9)] * 2, 5, 1, [1, 2], id="one over-long sentence at a time"),
+        pytest.param([(5, 5), (1, 1), (1, 1), (1, 1)], 10, None, [2, 4], id="longest first"),
+    ],
+)
+def test_cut_by_hand(
+    lengths: list[tuple[int, int]], max_tokens: int, max_sentences: int | None, ends: list[int]
+) -> None:
+    array = np.array(lengths, dtype=np.int64).reshape(-1, 2)
+    assert cut(array, max_tokens, max_sentences) == ends
+
+
+def naive_cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None) -> list[int]:
+    ends: list[int] = []
+    start = 0
+    for i in range(1, len(lengths)):
+        longest = max(max(pair) for pair in lengths[start : i + 1].tolist())
+        size = i + 1 - start
+        if size * longest > max_tokens or size > (max_sentences or size):
+            ends.append(i)
+            start = i
+    return [*ends, len(lengths)]
+
+
+@pytest.mark.parametrize("max_sentences", [None, 1, 7])
+@pytest.mark.parametrize("max_tokens", [1, 40, 100, 5000])
+@pytest.mark.parametrize("sides", [1, 2])
+def test_cut_equals_a_naive_loop(max_tokens: int, max_sentences: int | None, sides: int) -> None:
+    rng = np.random.default_rng(max_tokens)
+    for _ in range(10):
+        lengths = rng.integers(1, 60, (rng.integers(1, 120), sides))
+        expected = naive_cut(lengths, max_tokens, max_sentences)
+        assert cut(lengths, max_tokens, max_sentences) == expected
+
+
+# The sampler: what an epoch holds
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 8])
+def test_ranks_share_an_epoch_without_overlap(world_size: int) -> None:
+    lengths = natural_lengths(3000)
+    ranks = [sampler(lengths, rank=r, world_size=world_size) for r in range(world_size)]
+    alone = sampler(lengths)
+    for epoch in range(3):
+        plans = [[b.tolist() for b in s.plan(epoch)] for s in ranks]
+        assert {len(plan) for plan in plans} == {len(ranks[0])}
+        dealt = [plan[i] for i in range(len(ranks[0])) for plan in plans]
+        everything = [b.tolist() for b in alone.plan(epoch)]
+        assert dealt == everything[: len(dealt)]
+        left_over = everything[len(dealt) :]
+        assert len(left_over) == ranks[0].left_over < world_size
+        pairs = sorted(itertools.chain(*dealt, *left_over))
+        assert pairs == list(range(3000))
+
+
+def test_left_over_batches_are_other_ones_every_epoch() -> None:
+    lengths = natural_lengths(300)
+    ranks = [sampler(lengths, rank=r, world_size=4) for r in range(4)]
+    assert ranks[0].left_over > 0, "choose lengths that leave a batch over"
+    seen = [set(itertools.chain(*(itertools.chain(*s.plan(e)) for s in ranks))) for e in range(9)]
+    assert all(len(epoch) < 300 for epoch in seen)
+    assert set.union(*seen) == set(range(300))
+
+
+def test_no_batch_is_beyond_the_budget_unless_a_single_pair() -> None:
+    src, tgt = natural_lengths(3000)
+    src[17], tgt[23] = 900, 301
+    batches = list(sampler((src, tgt)))
+    alone = {b[0] for b in batches if len(b) * max(src[b].max(), tgt[b].max()) > 300}
+    assert alone == {17, 23}
+    assert [len(b) for b in batches if {17, 23} & set(b)] == [1, 1]
+
+
+@pytest.mark.parametrize("max_tokens", [1000, 4096])
+def test_little_is_padding(max_tokens: int) -> None:
+    src, tgt = natural_lengths(20_000)
+    batches = list(sampler((src, tgt), max_tokens=max_tokens))
+    padded = sum(len(b) * (src[b].max() + tgt[b].max()) for b in batches)
+    waste = 1 - (src.sum() + tgt.sum()) / padded
+    assert waste < 0.1
+
+
+def test_a_million_pairs_are_planned_quickly() -> None:
+    lengths = natural_lengths(1_000_000)
+    start = time.process_time()
+    plan = sampler(lengths, max_tokens=25_000).plan(0)
+    assert time.process_time() - start < 3
+    assert sum(map(len, plan)) == 1_000_000
+
+
+# The sampler: order
+
+
+def test_an_epoch_follows_from_seed_and_epoch_alone() -> None:
+    lengths = natural_lengths(2000)
+    first, second, other = sampler(lengths), sampler(lengths), sampler(lengths, seed=2)
+    list(second)  # what was iterated before makes no difference
+    for epoch in (0, 1, 5):
+        plan = [b.tolist() for b in first.plan(epoch)]
+        assert plan == [b.tolist() for b in second.plan(epoch)]
+        assert plan != [b.tolist() for b in other.plan(epoch)]
+
+
+def test_epochs_differ_in_order_and_in_company() -> None:
+    s = sampler(natural_lengths(2000))
+    epochs = [[b.tolist() for b in s.plan(epoch)] for epoch in range(3)]
+    for one, other in itertools.combinations(epochs, 2):
+        assert [len(b) for b in one] != [len(b) for b in other]  # other batches come first
+        assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
+
+
+def test_short_and_long_batches_are_mixed() -> None:
+    """Sorted by length for the padding's sake, shuffled again for the training's."""
+    src, tgt = natural_lengths(5000)
+    means = np.array([src[b].mean() for b in sampler((src, tgt))])
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
+
+
+def test_iterating_twice_gives_epoch_0_then_1() -> None:
+    s = sampler(natural_lengths(500))
+    zero, one = ([b.tolist() for b in s.plan(epoch)] for epoch in (0, 1))
+    assert list(s) == zero
+    assert list(s) == one
+    assert len(zero) == len(one) == len(s)
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_skip_goes_on_exactly_where_the_other_run_stood(world_size: int) -> None:
+    lengths = natural_lengths(200)
+    options = {"rank": world_size - 1, "world_size": world_size}
+    epoch = len(sampler(lengths, **options))
+    whole = take(sampler(lengths, **options), 3 * epoch)
+    for seen in {0, 1, epoch // 2, epoch - 1, epoch, epoch + 1, 2 * epoch, 3 * epoch - 1}:
+        resumed = sampler(lengths, **options)
+        resumed.skip(seen)
+        assert take(resumed, 3 * epoch - seen) == whole[seen:], seen
+
+
+def test_skip_leaves_an_iterators_remaining_epoch_shorter() -> None:
+    s = sampler(natural_lengths(200))
+    s.skip(len(s) - 2)
+    assert len(list(s)) == 2
+    assert len(list(s)) == len(s)
+
+
+# The sampler: validation
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_validation_covers_everything_once(world_size: int) -> None:
+    lengths = natural_lengths(1000)
+    ranks = [
+        sampler(lengths, rank=r, world_size=world_size, shuffle=False) for r in range(world_size)
+    ]
+    batches = [list(s) for s in ranks]
+    assert sorted(itertools.chain(*itertools.chain(*batches))) == list(range(1000))
+    assert [len(b) for b in batches] == [len(s) for s in ranks]
+    assert max(map(len, batches)) - min(map(len, batches)) <= 1
+    assert {s.left_over for s in ranks} == {0}
+
+
+def test_validation_is_the_same_every_epoch_and_for_every_seed() -> None:
+    lengths = natural_lengths(500)
+    s = sampler(lengths, shuffle=False)
+    assert list(s) == list(s) == list(sampler(lengths, seed=7, shuffle=False))
+
+
+# The sampler: errors
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_too_few_batches_is_an_error_on_every_rank(shuffle: bool) -> None:
+    """On every rank: were it on the last alone, the others would wait for it for ever."""
+    lengths = np.array([100, 100, 100]), np.array([100, 100, 100])
+    for rank in range(4):
+        with pytest.raises(ValueError, match=r"3 pairs make 3 batches .* too few for 4 devices"):
+            sampler(lengths, max_tokens=100, rank=rank, world_size=4, shuffle=shuffle)
+    assert len(sampler(lengths, max_tokens=100, rank=2, world_size=3, shuffle=shuffle)) == 1
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_no_pairs_is_an_error(shuffle: bool) -> None:
+    none = np.array([], dtype=np.int64)
+    with pytest.raises(ValueError, match="0 pairs"):
+        sampler((none, none), shuffle=shuffle)
+
+
+@pytest.mark.parametrize("max_tokens", [0, -1, "x", "4096", 2.5, None, True])
+def test_max_tokens_must_be_a_whole_number(max_tokens: object) -> None:
+    with pytest.raises(ValueError, match=f"max_tokens={max_tokens!r}: must be a whole number"):
+        sampler(natural_lengths(10), max_tokens=max_tokens)  # type: ignore[arg-type]
