@@ -38,14 +38,14 @@ def save(
     model: Transformer,
     tokenizer: Tokenizer,
     max_length: int,
-    source_language: str,
-    target_language: str,
+    languages: Sequence[str],
     training: dict[str, Any],
 ) -> None:
     """Write a model folder, whole or not at all; an older one of that name is replaced.
 
     ``max_length`` is the longest source, in tokens without eos, that training admitted;
-    ``training`` tells how the model was made and what it scores, in JSON's types.
+    ``languages`` are the source's and the target's; ``training`` tells how the model was made
+    and what it scores, in JSON's types.
     """
     folder = Path(folder)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -53,8 +53,7 @@ def save(
     partial.mkdir(parents=True)
     config = {
         "format": FORMAT,
-        "source_language": source_language,
-        "target_language": target_language,
+        "languages": list(languages),
         "max_length": max_length,
         "model": model.config,
         "training": training,
@@ -124,7 +123,7 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
         raise ValueError("no checkpoints to average")
     total: dict[str, Tensor] = {}
     for path in paths:
-        weights = _weights(_torch_load(Path(path)), Path(path))
+        weights = _weights(read(Path(path)), Path(path))
         if total and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in total.items()
         }:
@@ -132,6 +131,27 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
         for name, w in weights.items():
             total[name] = total[name] + w.double() if name in total else w.double()
     return {name: (w / len(paths)).float() for name, w in total.items()}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A training checkpoint's content, under ``weights_only``: code in it is refused, not run.
+
+    Raises FileNotFoundError or ValueError naming the file.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such checkpoint")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # torch's message explains how to load it all the same
+        raise ValueError(
+            f"{path}: not a readable checkpoint: damaged, or it holds code beside its weights"
+        ) from None
+    except Exception as error:  # zip and torch each raise their own on a damaged file
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
+        raise ValueError(f"{path}: not a training checkpoint of this project")
+    return checkpoint
 
 
 def digest(path: str | os.PathLike[str]) -> str:
@@ -165,7 +185,7 @@ def _read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
 
 
 def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
-    checkpoint = _torch_load(path)
+    checkpoint = read(path)
     tokenizer = path.parent.parent / "tokenizer.model"
     if not tokenizer.is_file():
         raise FileNotFoundError(f"{path}: its run's tokenizer {tokenizer} is missing")
@@ -175,6 +195,7 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tok
     config = {
         "model": hparams.get("model"),
         "max_length": hparams.get("max_length"),
+        "languages": hparams.get("languages"),
         "training": {"global_step": checkpoint.get("global_step")},
     }
     _check_config(config, str(path))
@@ -187,23 +208,6 @@ def _check_config(config: dict[str, Any], name: str) -> None:
     max_length = config.get("max_length")
     if type(max_length) is not int or max_length < 1:
         raise ValueError(f"{name}: max_length={max_length!r}: must be a whole number of at least 1")
-
-
-def _torch_load(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such checkpoint")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:  # torch's message explains how to load it all the same
-        raise ValueError(
-            f"{path}: not a readable checkpoint: damaged, or it holds code beside its weights"
-        ) from None
-    except Exception as error:  # zip and torch each raise their own on a damaged file
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
-        raise ValueError(f"{path}: not a training checkpoint of this project")
-    return checkpoint
 
 
 def _weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
@@ -222,7 +226,7 @@ def _card(config: dict[str, Any], model: Transformer) -> str:
     shape = ", ".join(f"{name} {value}" for name, value in config["model"].items())
     parameters = sum(p.numel() for p in model.parameters())
     lines = [
-        f"# {config['source_language']} → {config['target_language']} translation model",
+        f"# {' → '.join(config['languages'])} translation model",
         "",
         "An encoder-decoder Transformer (Vaswani et al. 2017), trained and written by `mt`.",
         "",

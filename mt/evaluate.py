@@ -24,6 +24,8 @@ from mt import checkpoint, corpus, metrics
 from mt.search import SearchOptions
 from mt.translator import Translator, pick_device
 
+CONF = str(Path(__file__).resolve().parents[1] / "conf")
+
 
 def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     """Sources, references and a name for them. ValueError or OSError says what is wrong."""
@@ -122,7 +124,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     print(f"\nreport  {run_dir}/report.json")
 
 
-@hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate")
+@hydra.main(version_base="1.3", config_path=CONF, config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
     try:

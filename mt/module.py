@@ -1,6 +1,7 @@
 """The training of a Transformer as a LightningModule: steps, validation, optimizer."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class TranslationModule(pl.LightningModule):
         eps: float = 1e-9,
         seed: int = 1,
         max_length: int = 256,
+        languages: Sequence[str] = ("en", "de"),
         search: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -49,6 +51,7 @@ class TranslationModule(pl.LightningModule):
         self.eps_ls, self.warmup_steps = eps_ls, warmup_steps
         self.betas, self.eps = (beta1, beta2), eps
         self.seed, self.max_length, self.search = seed, max_length, search or {}
+        self.languages = languages
         self.stop_requested: bool = False  # set on any rank that wants training to end soon
         self.stopped: bool = False  # set on every rank when training ends for that
         self._stopping: Tensor | None = None  # how many ranks want to, as of the step before

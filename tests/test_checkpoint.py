@@ -42,7 +42,7 @@ def tiny(seed: int = 0, **changes: int) -> Transformer:
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, **training: Any) -> Path:
-    checkpoint.save(folder, model, tokenizer, 20, "en", "de", {"steps": 7, **training})
+    checkpoint.save(folder, model, tokenizer, 20, ["en", "de"], {"steps": 7, **training})
     return folder
 
 
@@ -116,8 +116,7 @@ def test_the_config_says_what_the_model_is(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config == {
         "format": "mt-model-1",
-        "source_language": "en",
-        "target_language": "de",
+        "languages": ["en", "de"],
         "max_length": 20,
         "model": tiny().config,
         "training": {"steps": 7},

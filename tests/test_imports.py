@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "corpus",
         "tokenizer",
         "progress",
+        "model",
         "metrics",
     },
     "evaluate": {"checkpoint", "corpus", "translator", "search", "metrics"},

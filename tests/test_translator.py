@@ -308,7 +308,7 @@ def test_three_lines_are_enough(
     model: Transformer, tokenizer: Tokenizer, translator: Translator, tmp_path: Path
 ) -> None:
     path = tmp_path / "model"
-    checkpoint.save(path, model, tokenizer, MAX_LENGTH, "en", "de", {})
+    checkpoint.save(path, model, tokenizer, MAX_LENGTH, ["en", "de"], {})
 
     from mt.translator import Translator
 
