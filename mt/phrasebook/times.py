@@ -1,0 +1,134 @@
+"""Clock times, dates, spans and amounts as pairs of texts."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from . import english as en
+from . import morphology as de
+from .words import Pair
+
+WEEKDAYS = tuple(
+    zip(
+        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+        ["Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"],
+        strict=True,
+    )
+)
+MONTHS = tuple(
+    zip(
+        [
+            "January",
+            "February",
+            "March",
+            "April",
+            "May",
+            "June",
+            "July",
+            "August",
+            "September",
+            "October",
+            "November",
+            "December",
+        ],
+        [
+            "Januar",
+            "Februar",
+            "März",
+            "April",
+            "Mai",
+            "Juni",
+            "Juli",
+            "August",
+            "September",
+            "Oktober",
+            "November",
+            "Dezember",
+        ],
+        strict=True,
+    )
+)
+
+
+@cache
+def clock() -> tuple[Pair, ...]:
+    """Clock times: German counts halves towards the next hour, "half past seven" is halb acht."""
+    times = []
+    for hour in range(1, 13):
+        next_hour = de.number(hour % 12 + 1)
+        source, target = en.number(hour), de.number(hour)
+        times += [
+            Pair(f"{source} o'clock", f"{'ein' if hour == 1 else target} Uhr"),
+            Pair(f"half past {source}", f"halb {next_hour}"),
+            Pair(f"quarter past {source}", f"Viertel nach {target}"),
+            Pair(f"quarter to {source}", f"Viertel vor {target}"),
+        ]
+        for minutes in (5, 10, 20):
+            few, wenig = en.number(minutes), de.number(minutes)
+            times += [
+                Pair(f"{few} past {source}", f"{wenig} nach {target}"),
+                Pair(f"{few} to {source}", f"{wenig} vor {target}"),
+            ]
+    return tuple(times)
+
+
+def clock_times() -> tuple[Pair, ...]:
+    """Clock times with their preposition."""
+    return tuple(Pair(f"at {t.source}", f"um {t.target}") for t in clock())
+
+
+def dates() -> tuple[Pair, ...]:
+    """Dates; the German ordinal is the stem, which still needs its ending."""
+    return tuple(
+        Pair(f"the {en.ordinal(day)} of {month}", f"{de.ordinal(day)}# {monat}")
+        for month, monat in MONTHS
+        for day in range(1, 29)
+    )
+
+
+def dated(ending: str) -> tuple[Pair, ...]:
+    """Dates with the adjective ending that their case asks for."""
+    return tuple(Pair(d.source, d.target.replace("#", ending)) for d in dates())
+
+
+def numbers(first: int, last: int, step: int = 1) -> tuple[Pair, ...]:
+    """Numbers as they are counted."""
+    return tuple(Pair(en.number(n), de.number(n)) for n in range(first, last + 1, step))
+
+
+def amounts(first: int, last: int, step: int = 1) -> tuple[Pair, ...]:
+    """Numbers before a neuter or masculine noun: "hunderteins" loses its -s."""
+    found = numbers(first, last, step)
+    return tuple(Pair(n.source, n.target.removesuffix("s") if n.target.endswith("eins")
+                      else n.target) for n in found)  # fmt: skip
+
+
+def spans(years: int = 20, hours: int = 5) -> tuple[Pair, ...]:
+    """Lengths of time, in the dative that seit and vor ask for, up to so many years or hours."""
+    units = (("hour", "Stunden", 2, hours), ("day", "Tagen", 2, 9), ("week", "Wochen", 2, 9),
+             ("month", "Monaten", 2, 9), ("year", "Jahren", 2, years))  # fmt: skip
+    several = [
+        Pair(f"{en.number(n)} {unit}s", f"{de.number(n)} {einheit}")
+        for unit, einheit, first, last in units
+        for n in range(first, last + 1)
+    ]
+    return (*several, Pair("a week", "einer Woche"), Pair("a month", "einem Monat"),
+            Pair("a year", "einem Jahr"))  # fmt: skip
+
+
+def hours() -> tuple[Pair, ...]:
+    """How long one may have to wait."""
+    return tuple(Pair(f"for {s.source}", f"seit {s.target}") for s in spans() if "hour" in s.source)
+
+
+def since(years: int = 20) -> tuple[Pair, ...]:
+    """How long something has lasted, at most so many years."""
+    return (
+        *(
+            Pair(f"for {s.source}", f"seit {s.target}")
+            for s in spans(years)
+            if "hour" not in s.source
+        ),
+        *(Pair(f"since {day}", f"seit {tag}") for day, tag in WEEKDAYS),
+        *(Pair(f"since {month}", f"seit {monat}") for month, monat in MONTHS),
+    )  # fmt: skip

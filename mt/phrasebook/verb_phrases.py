@@ -1,0 +1,245 @@
+"""Verb phrases: the lines of actions.tsv with their slots filled from the lexicon."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from . import morphology as de
+from .words import (
+    Filler,
+    Noun,
+    NounPhrase,
+    Person,
+    adjectives,
+    naming,
+    nouns,
+    places,
+    rows,
+    verb,
+)
+
+# Literal nouns without an article that are negated like objects: "kein Radio", but "nicht Schach".
+_KEIN = {"Radio": "kein", "Deutsch": "kein", "Spanisch": "kein", "Italienisch": "kein",
+         "Karten": "keine"}  # fmt: skip
+_SLOT = re.compile(r"\{([^:}]+):?([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Action:
+    """A line of actions.tsv: a verb phrase whose slots are still open."""
+
+    english_verb: str
+    english_rest: str
+    german: tuple[str | tuple[str, str], ...]  # literal words and (slot, spec)
+    german_verb: de.Verb
+    tags: frozenset[str]
+    slots: tuple[tuple[str, str], ...]
+
+
+@cache
+def actions() -> tuple[Action, ...]:
+    """Read actions.tsv."""
+    table = []
+    for source, target, tags, _ in rows("actions"):
+        head, _, rest = source.partition(" ")
+        middle, _, infinitive = target.rpartition(" ")
+        pieces: list[str | tuple[str, str]] = []
+        for word in re.findall(r"\{[^}]*\}|[^\s{]+", middle):
+            slot = _SLOT.match(word)
+            pieces.append((slot[1], slot[2]) if slot else word)
+        slots = tuple((m[1], m[2]) for m in _SLOT.finditer(rest) if m[1] != "own")
+        table.append(
+            Action(head, rest, tuple(pieces), verb(infinitive), frozenset(tags.split()), slots)
+        )
+    return tuple(table)
+
+
+def allowed(determiner: str, noun: Noun) -> bool:
+    """Whether a noun can have the determiner: no "a bread", no bare "car"."""
+    if determiner in ("a", "plural"):
+        return "count" in noun.tags
+    # "by bus" and "play the piano", which is bare in German
+    bare = {"mass", "plural", "transport", "instrument"}
+    return determiner != "bare" or bool(bare & noun.tags)
+
+
+def fillers(name: str, spec: str) -> list[Filler]:
+    """Everything that may stand in an English slot of actions.tsv."""
+    if name == "who":
+        pronouns = [Person(key) for key in ("ich", "du", "er", "sie", "wir", "pl")]
+        return [*pronouns, Person("er", "Paul", "Paul"), Person("sie", "Anna", "Anna")]
+    if name == "place":
+        return list(places(spec.partition(" ")[2]))
+    if name == "state":
+        return list(adjectives(spec))
+    found: list[Filler] = []
+    for noun in nouns(name):
+        for determiner in spec.split("|"):
+            first, *more = determiner.split()
+            plural = "plural" in (first, *more)
+            if not allowed(first, noun):
+                continue
+            base = NounPhrase(noun, "a" if first == "plural" else first, None, plural)
+            found.append(base)
+            plain = first == "measure" or "only" in more
+            if not plain and not {"kin", "transport", "instrument"} & noun.tags:
+                # Colours and sizes suit an indefinite object best, and a few are enough.
+                chosen = random.Random(noun.source + determiner)
+                options = naming(noun)
+                picked = chosen.sample(options, min(3, len(options)))
+                found += [NounPhrase(noun, base.determiner, a, plural) for a in picked]
+    return found
+
+
+def fits(thing: NounPhrase, subject: Person) -> bool:
+    """Whether somebody has to do with such a thing or person."""
+    tags, sex = thing.noun.tags, subject.sex
+    # "They are putting on their hat": one hat each, so the plural is missing.
+    shared = thing.determiner == "own" and "clothes" in tags and thing.gender != "p"
+    return not (
+        thing.noun.target == subject.noun
+        or (subject.child and "adult" in tags)
+        or (sex == "mixed" and (shared or "couple" in tags))
+        or ("women" in tags and sex not in ("", "female"))
+        or ("men" in tags and sex not in ("", "male"))
+    )
+
+
+@dataclass(frozen=True)
+class VerbPhrase:
+    """An action whose slots are filled."""
+
+    action: Action
+    slots: tuple[tuple[str, Filler], ...] = ()
+
+    def _filler(self, name: str) -> Filler:
+        for slot, filler in self.slots:
+            if slot == name:
+                return filler
+        raise KeyError(name)
+
+    @property
+    def reflexive(self) -> bool:
+        return any(piece[0] == "sich" for piece in self.action.german)
+
+    @property
+    def own(self) -> bool:
+        """Whether it refers back to the subject, as "call my mother" does."""
+        return "own" in re.split(r"[{}:|]", self.action.english_rest)
+
+    def suits(self, subject: Person) -> bool:
+        """Whether the subject would do this, and to somebody else."""
+        if subject.child and "adult" in self.action.tags:
+            return False
+        for _, filler in self.slots:
+            if isinstance(filler, Person):
+                same_word = filler.english("obj") == subject.english("obj")
+                group = {filler.key, subject.key} in ({"ich", "wir"}, {"er", "pl"}, {"sie", "pl"})
+                if same_word or group or filler.key == subject.key:
+                    return False
+            elif isinstance(filler, NounPhrase):
+                # "They are wearing a coat": one each, so the plural is missing.
+                each = "wear" in self.action.tags and subject.sex == "mixed"
+                if not fits(filler, subject) or (each and filler.gender != "p"):
+                    return False
+        return True
+
+    def english_rest(self, owner: Person) -> str:
+        """Everything after the English verb."""
+
+        def fill(match: re.Match[str]) -> str:
+            if match[1] == "own":
+                return owner.english("own")
+            filler = self._filler(match[1])
+            if isinstance(filler, Person):
+                return filler.english("obj")
+            return filler.english(match[2] if match[1] == "place" else "", owner)
+
+        return _SLOT.sub(fill, self.action.english_rest)
+
+    def german_middle(
+        self, owner: Person, time: str, adverb: str, negated: bool
+    ) -> tuple[list[str], list[str]]:
+        """Return the object pronouns and the rest of the middle field."""
+        pronouns: list[str] = []
+        definite: list[str] = []
+        other: list[str] = []
+        complement: list[str] = []
+        for piece in self.action.german:
+            if isinstance(piece, str):
+                complement.append(piece)
+                continue
+            name, spec = piece
+            if name == "sich":
+                pronouns.append(owner.german(f"self {spec}"))
+                continue
+            filler = self._filler(name)
+            text = filler.german(spec, owner)
+            if complement or "bare" in spec or not isinstance(filler, NounPhrase | Person):
+                complement.append(text)
+            elif isinstance(filler, Person):
+                (definite if filler.target else pronouns).append(text)
+            else:
+                (definite if filler.definite else other).append(text)
+        if negated and not self.reflexive and complement[:1] in (["den"], ["die"], ["das"]):
+            definite, complement = [*definite, *complement], []
+        if negated and adverb != "gern":
+            if other:
+                other[-1] = self._negative(other[-1])
+            elif complement and re.match("eine?[nmr]? ", complement[0] + " "):
+                complement[0] = "k" + complement[0]
+            elif complement and complement[0] in _KEIN:
+                complement[0] = f"{_KEIN[complement[0]]} {complement[0]}"
+            else:
+                other = ["nicht"]
+        elif negated:
+            adverb = "nicht gern"
+        head = [*definite, time] if negated or adverb else [time, *definite]
+        return pronouns, [*head, adverb, *other, *complement]
+
+    def _negative(self, text: str) -> str:
+        """Turn an indefinite object into one with kein."""
+        if re.match("eine?[nmr]? ", text):
+            return "k" + text
+        phrase = next(f for _, f in reversed(self.slots) if isinstance(f, NounPhrase))
+        return phrase.german("no acc")
+
+
+class VerbPhrases(Sequence[VerbPhrase]):
+    """All fillings of the actions with one of the tags ("order|goal"), none with two minuses."""
+
+    def __init__(self, tags: str = "", without: str = "", limit: int = 40) -> None:
+        wanted, unwanted = set(tags.split("|")) - {""}, set(without.split("|"))
+        self._phrases: list[VerbPhrase] = []
+        for action in actions():
+            if (wanted & action.tags or not wanted) and not unwanted & action.tags:
+                options = bindings(action)
+                if len(options) > limit:
+                    options = random.Random(action.english_rest).sample(options, limit)
+                # A phrase without slots comes back with every subject and time: weigh it up.
+                self._phrases += options * max(1, 4 // len(options))
+
+    def __len__(self) -> int:
+        return len(self._phrases)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._phrases[index]
+
+
+@cache
+def bindings(action: Action) -> list[VerbPhrase]:
+    """Fill the slots of an action in every way."""
+    phrases = [VerbPhrase(action)]
+    for name, spec in action.slots:
+        options = fillers(name, spec)
+        if not options:
+            raise ValueError(f"nothing fits the slot {{{name}:{spec}}}")
+        phrases = [
+            VerbPhrase(action, (*p.slots, (name, filler))) for p in phrases for filler in options
+        ]
+    return phrases
