@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 SPLITS = ("train", "validation", "test")
-HUB_TIMEOUT = 5.0  # seconds to wait for the hub's first answer
+HUB_TIMEOUT = 8.0  # seconds to wait for the hub's first answer
 _FORMAT = 1  # raised when prepared files of older versions must not be reused
 
 
@@ -179,24 +180,23 @@ class Hub:
         return sorted(folder.glob(f"{split}-*.parquet"))
 
     def _load(self, split: str) -> datasets.Dataset:
-        shards = self._mirror_shards(split)
+        shards = [str(path) for path in self._mirror_shards(split)]
+        silence = None if shards or Path(self.path).is_dir() else _hub_silence(self.path)
+        if silence:  # without this, `datasets` retries for 23 s before it looks into its cache
+            datasets.config.HF_HUB_OFFLINE = True
         try:
             if shards:
-                files = {split: [str(p) for p in shards]}
+                files = {split: shards}
                 found = datasets.load_dataset("parquet", data_files=files, split=split)
             else:
-                if not Path(self.path).is_dir() and not _hub_answers(self.path):
-                    # Without this, `datasets` retries for 23 s before it looks into its cache.
-                    datasets.config.HF_HUB_OFFLINE = True
                 found = datasets.load_dataset(self.path, self.config, split=split)
         except Exception as error:  # the hub's client has many, changing from version to version
-            reason = str(error).split("\n")[0]
             raise ConnectionError(
-                f"the data set {self.path!r} ({self.config}, {split}) could not be loaded "
-                f"({reason}). Without the hub, train on files of your own: "
-                "python -m mt.train data=files data.source.train=PREFIX "
-                "data.source.validation=PREFIX (PREFIX.en and PREFIX.de), give a local copy of "
-                "the set with data.source.path=FOLDER, or try the built-in corpus: make quickstart"
+                f"the data set {self.path!r} ({self.config}, {split}) could not be loaded: "
+                f"{silence or _first_line(error)}. To train on files of your own: python -m "
+                "mt.train data=files data.source.train=PREFIX data.source.validation=PREFIX "
+                "(PREFIX.en, PREFIX.de); to use a copy of the set: data.source.path=FOLDER; "
+                "to try the built-in corpus: make quickstart"
             ) from None
         names = found.column_names
         nested = found.features["translation"] if "translation" in names else {}
@@ -207,12 +207,25 @@ class Hub:
         return found
 
 
-def _hub_answers(path: str) -> bool:
-    try:
-        huggingface_hub.HfApi().dataset_info(path, timeout=HUB_TIMEOUT)
-    except Exception:
-        return False
-    return True
+def _hub_silence(name: str) -> str | None:
+    """Why the hub does not tell of a data set, or None when it does, within HUB_TIMEOUT."""
+    outcome = ["the hub does not answer"]
+
+    def ask() -> None:
+        try:
+            huggingface_hub.HfApi().dataset_info(name, timeout=HUB_TIMEOUT)
+            outcome[0] = ""
+        except Exception as error:
+            outcome[0] = f"the hub cannot be reached ({_first_line(error)})"
+
+    thread = threading.Thread(target=ask, daemon=True)  # looking its name up may hang on its own
+    thread.start()
+    thread.join(HUB_TIMEOUT)
+    return outcome[0] or None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:

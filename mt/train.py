@@ -324,6 +324,16 @@ def set_up_logging() -> None:
     log.handlers = [logging.StreamHandler(sys.stdout)]
 
 
+def _remove_empty(run_dir: Path) -> None:
+    """Take away the folders that Hydra has made for a run that did not begin."""
+    with contextlib.suppress(OSError):  # a folder that holds something stays
+        run_dir.rmdir()
+        for parent in run_dir.parents:
+            if Path("outputs") not in (parent, *parent.parents):
+                break
+            parent.rmdir()
+
+
 _composed = False  # whether Hydra got as far as calling main
 
 
@@ -338,8 +348,7 @@ def main(cfg: DictConfig) -> None:
     except USER_ERRORS as error:
         if os.environ.get("MT_TRACEBACK"):
             raise
-        with contextlib.suppress(OSError):  # Hydra has made it; it goes unless it holds something
-            run_dir.rmdir()
+        _remove_empty(run_dir)
         print(f"mt.train: error: {error}", file=sys.stderr)
         sys.exit(2)
     sys.exit(train(cfg, run, run_dir))

@@ -1,17 +1,40 @@
 """Shared by all tests: one thread, no network, and a cache that goes with the test."""
 
+import itertools
 import json
+import logging
 import os
+import runpy
+import sys
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+
+from mt import checkpoint
+from mt import tokenizer as tokenizers
+from mt.model import Transformer
+from mt.tokenizer import Tokenizer
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+# A small English-German corpus: enough text for a vocabulary of VOCAB_SIZE pieces.
+PAIRS = [
+    (f"{subject} {verb} {thing}.", f"{subjekt} {verbum} {ding}.")
+    for (subject, subjekt), (verb, verbum), (thing, ding) in itertools.product(
+        [("The bear", "Der Bär"), ("A bird", "Ein Vogel"), ("My friend", "Mein Freund")],
+        [("hears", "hört"), ("opens", "öffnet"), ("carries", "trägt"), ("finds", "findet")],
+        [("the door", "die Tür"), ("an apple", "einen Apfel"), ("the key", "den Schlüssel")],
+    )
+]
+VOCAB_SIZE = 110
+MAX_LENGTH = 40  # of the model in model_folder
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +49,74 @@ def worked_examples() -> dict[str, Any]:
     if not path.is_file():
         pytest.skip(f"{path} is not here")
     return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="session")
+def small_tokenizer() -> Tokenizer:
+    """A vocabulary of PAIRS."""
+    return tokenizers.train(itertools.chain.from_iterable(PAIRS), VOCAB_SIZE)
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory, small_tokenizer: Tokenizer) -> Path:
+    """The folder of a tiny random model: it babbles, but differently for every source."""
+    torch.manual_seed(0)
+    model = Transformer(VOCAB_SIZE, N=1, d_model=32, d_ff=64, h=4)
+    with torch.no_grad():
+        model.embedding.weight[3] *= 4  # eos comes a little sooner
+    folder = tmp_path_factory.mktemp("small") / "model"
+    checkpoint.save(folder, model, small_tokenizer, MAX_LENGTH, ["en", "de"], {"steps": 0})
+    return folder
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    return path
+
+
+@pytest.fixture
+def corpus_folder(tmp_path: Path) -> Path:
+    """PAIRS as files: train, validation and test, each with .en and .de."""
+    folder = tmp_path / "corpus"
+    for name, pairs in (("train", PAIRS), ("validation", PAIRS[:6]), ("test", PAIRS[6:10])):
+        write_lines(folder / f"{name}.en", [pair[0] for pair in pairs])
+        write_lines(folder / f"{name}.de", [pair[1] for pair in pairs])
+    return folder
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """``python -m MODULE ARGUMENTS`` in tmp_path, but inside this process, which starts sooner."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+    log, root = logging.getLogger("mt"), logging.getLogger()
+    before = log.level, log.propagate, list(log.handlers), root.level, list(root.handlers)
+
+    def run(module: str, *arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", [module, *arguments])
+        GlobalHydra.instance().clear()
+        capsys.readouterr()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*found in sys.modules.*", RuntimeWarning)
+            try:
+                runpy.run_module(module, run_name="__main__", alter_sys=False)
+                code = 0
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    yield run
+    GlobalHydra.instance().clear()
+    log.level, log.propagate, log.handlers[:], root.level, root.handlers[:] = before
