@@ -127,8 +127,11 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
 @hydra.main(version_base="1.3", config_path=CONF, config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
+    run_dir = Path(HydraConfig.get().runtime.output_dir)
+    if run_dir.is_relative_to(Path.cwd()):
+        run_dir = run_dir.relative_to(Path.cwd())
     try:
-        run(cfg, Path(HydraConfig.get().run.dir))
+        run(cfg, run_dir)
     except (ValueError, OSError, TypeError, OmegaConfBaseException) as error:
         if os.environ.get("MT_TRACEBACK"):
             raise

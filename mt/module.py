@@ -24,7 +24,8 @@ class TranslationModule(pl.LightningModule):
     """Trains as section 5 of the paper says and validates by translating.
 
     ``model`` are the numbers of ``mt.model.Transformer`` but for the vocabulary's size, which is
-    the tokenizer's. ``search`` are ``Translator.translate``'s options for validation.
+    the tokenizer's. ``search`` are ``Translator.translate``'s options for validation. Raises
+    ValueError, naming the number, when one cannot be trained with.
     """
 
     def __init__(
@@ -42,8 +43,13 @@ class TranslationModule(pl.LightningModule):
         search: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(warmup_steps, int) or warmup_steps < 1:
+        if type(warmup_steps) is not int or warmup_steps < 1:
             raise ValueError(f"warmup_steps={warmup_steps!r}: must be a whole number of at least 1")
+        for name, value in (("eps_ls", eps_ls), ("beta1", beta1), ("beta2", beta2), ("eps", eps)):
+            if not isinstance(value, int | float) or not 0 <= value < 1:
+                raise ValueError(
+                    f"{name}={value!r}: must be a number from 0 up to, not including, 1"
+                )
         self.model = Transformer(vocab_size=tokenizer.vocab_size, **model)
         self.tokenizer = tokenizer
         self.save_hyperparameters(ignore=["tokenizer", "model"])
@@ -52,6 +58,7 @@ class TranslationModule(pl.LightningModule):
         self.betas, self.eps = (beta1, beta2), eps
         self.seed, self.max_length, self.search = seed, max_length, search or {}
         self.languages = languages
+        self._translator().translate([], **self.search)  # wrong search options show at once
         self.stop_requested: bool = False  # set on any rank that wants training to end soon
         self.stopped: bool = False  # set on every rank when training ends for that
         self._stopping: Tensor | None = None  # how many ranks want to, as of the step before
@@ -129,12 +136,14 @@ class TranslationModule(pl.LightningModule):
         if not self.trainer.sanity_checking:
             self.log("val_bleu", self._validation_bleu())
 
+    def _translator(self) -> Translator:
+        return Translator(self.model, self.tokenizer, self.max_length)
+
     def _validation_bleu(self) -> float:
         """Each rank translates its share; all of them score the whole."""
         sources, references = self.trainer.datamodule.validation_texts  # type: ignore[attr-defined]
         rank, ranks = self.global_rank, self.trainer.world_size
-        translator = Translator(self.model, self.tokenizer, self.max_length)
-        share = translator.translate(sources[rank::ranks], **self.search)
+        share = self._translator().translate(sources[rank::ranks], **self.search)
         shares: list[Any] = [None] * ranks
         mine = [translation.text for translation in share]
         if ranks > 1:

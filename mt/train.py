@@ -341,7 +341,9 @@ _composed = False  # whether Hydra got as far as calling main
 def main(cfg: DictConfig) -> None:
     global _composed
     _composed = True
-    run_dir = Path(HydraConfig.get().run.dir)
+    run_dir = Path(HydraConfig.get().runtime.output_dir)
+    if run_dir.is_relative_to(Path.cwd()):
+        run_dir = run_dir.relative_to(Path.cwd())
     set_up_logging()
     try:
         run = set_up(cfg, run_dir)

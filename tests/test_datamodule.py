@@ -1,0 +1,117 @@
+"""Batches for Lightning: what they hold, which rank gets which, and where a resumed run starts."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from mt import phrasebook, tokenizer
+from mt.batching import Batch
+from mt.corpus import Cleaning, Phrasebook
+from mt.datamodule import TranslationData
+from mt.tokenizer import EOS, Tokenizer
+
+
+@pytest.fixture(scope="module")
+def bpe() -> Tokenizer:
+    return tokenizer.train((side for pair in phrasebook.phrases() for side in pair), 300)
+
+
+def data(bpe: Tokenizer, folder: Path, rank: int = 0, world_size: int = 1, **changes: Any) -> Any:
+    options: dict[str, Any] = {
+        "max_tokens": 200,
+        "cache_dir": str(folder / "cache"),
+        "seed": 1,
+        "limit": 150,
+        "validation_limit": 40,
+        **changes,
+    }
+    module = TranslationData(Phrasebook(), bpe, Cleaning(), **options)
+    module.trainer = SimpleNamespace(global_rank=rank, world_size=world_size)  # type: ignore[assignment]
+    return module
+
+
+def sentences(batch: Batch) -> list[tuple[int, ...]]:
+    return [tuple(row[row != 0].tolist()) for row in batch.src]
+
+
+def test_an_epoch_gives_every_training_pair_once(bpe: Tokenizer, tmp_path: Path) -> None:
+    module = data(bpe, tmp_path)
+    module.setup("fit")
+    batches = list(module.train_dataloader())
+    found = sorted(row for batch in batches for row in sentences(batch))
+    texts = [source for source, _ in phrasebook.load("train")[:150]]
+    assert found == sorted((*ids, EOS) for ids in bpe.encode(texts))
+    for batch in batches:
+        assert batch.src.numel() <= 200
+        assert batch.tgt.numel() <= 200
+        assert batch.src_tokens == (batch.src != 0).sum()
+        assert batch.tgt_tokens == len(batch.labels)
+
+
+def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) -> None:
+    found = []
+    for workers in (0, 2):
+        module = data(bpe, tmp_path, workers=workers)
+        module.setup("fit")
+        found.append([batch.src for batch in module.train_dataloader()])
+    assert len(found[0]) == len(found[1])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_ranks_share_the_epoch_and_the_validation(bpe: Tokenizer, tmp_path: Path) -> None:
+    shares, validation = [], []
+    for rank in (0, 1):
+        module = data(bpe, tmp_path, rank, 2)
+        module.setup("fit")
+        shares.append([row for batch in module.train_dataloader() for row in sentences(batch)])
+        validation += [row for batch in module.val_dataloader() for row in sentences(batch)]
+    assert not set(shares[0]) & set(shares[1])
+    assert len(validation) == 40
+
+
+def test_a_resumed_run_goes_on_behind_the_batches_it_has_seen(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    first = data(bpe, tmp_path)
+    first.setup("fit")
+    batches = [batch.src for batch in first.train_dataloader()]
+    first.batches_seen = 3
+    resumed = data(bpe, tmp_path)
+    resumed.setup("fit")
+    resumed.load_state_dict(first.state_dict())
+    rest = [batch.src for batch in resumed.train_dataloader()]
+    assert len(rest) == len(batches) - 3
+    assert all(torch.equal(one, other) for one, other in zip(rest, batches[3:], strict=True))
+
+
+def test_other_batches_resume_at_about_the_same_place(
+    bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = data(bpe, tmp_path)
+    first.batches_seen = 8
+    resumed = data(bpe, tmp_path, world_size=2)
+    resumed.load_state_dict(first.state_dict())
+    assert resumed.batches_seen == 4
+    assert "about the same place" in caplog.text
+
+
+def test_the_references_are_the_untouched_texts(bpe: Tokenizer, tmp_path: Path) -> None:
+    module = data(bpe, tmp_path)
+    module.setup("validate")
+    source, target = module.validation_texts
+    assert list(zip(source, target, strict=True)) == phrasebook.load("validation")[:40]
+
+
+def test_training_is_cleaned_and_validation_only_of_what_cannot_be_used(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    module = data(bpe, tmp_path)
+    module.cleaning = Cleaning(max_length=12, max_ratio=1.2)
+    module.setup("fit")
+    assert module.train.report["dropped"]["max_ratio"] > 0
+    assert module.train.report["dropped"]["max_length"] > 0
+    assert module.validation.report["dropped"]["max_ratio"] == 0
+    assert module.validation.report["dropped"]["max_length"] > 0

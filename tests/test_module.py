@@ -1,0 +1,173 @@
+"""Training steps, validation and optimizer, without a command line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+
+from mt import metrics, phrasebook, tokenizer
+from mt.batching import collate
+from mt.corpus import Cleaning, Phrasebook
+from mt.datamodule import TranslationData
+from mt.model import Transformer
+from mt.module import TranslationModule
+from mt.schedule import learning_rate
+from mt.tokenizer import Tokenizer
+from mt.translator import Translator
+
+SHAPE = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.0}
+
+
+@pytest.fixture(scope="module")
+def bpe() -> Tokenizer:
+    return tokenizer.train((side for pair in phrasebook.phrases() for side in pair), 300)
+
+
+def data(bpe: Tokenizer, folder: Path, **changes: Any) -> TranslationData:
+    options: dict[str, Any] = {
+        "max_tokens": 256,
+        "cache_dir": str(folder / "cache"),
+        "seed": 1,
+        "limit": 200,
+        "validation_limit": 30,
+        **changes,
+    }
+    return TranslationData(Phrasebook(), bpe, Cleaning(), **options)
+
+
+def trainer(folder: Path, max_steps: int, **changes: Any) -> pl.Trainer:
+    return pl.Trainer(
+        default_root_dir=folder,
+        max_steps=max_steps,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        **changes,
+    )
+
+
+def fit(module: TranslationModule, bpe: Tokenizer, folder: Path, **changes: Any) -> pl.Trainer:
+    fitted = trainer(folder, **{"max_steps": 1, "limit_val_batches": 0, **changes})
+    fitted.fit(module, data(bpe, folder))
+    return fitted
+
+
+def test_the_gradient_is_the_mean_over_the_target_tokens_of_the_step(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    """One step of plain PyTorch on the same batch, with the plain formula, as the oracle."""
+    torch.manual_seed(5)
+    module = TranslationModule(bpe, SHAPE, eps_ls=0.1, warmup_steps=10)
+    oracle = Transformer(vocab_size=300, **SHAPE)
+    oracle.load_state_dict(module.model.state_dict())
+    fit(module, bpe, tmp_path)
+
+    prepared = data(bpe, tmp_path)
+    prepared.trainer = trainer(tmp_path, 1)
+    prepared.setup("fit")
+    batch = next(iter(prepared.train_dataloader()))
+    logits = oracle(batch.src, batch.tgt).flatten(0, 1)[batch.positions]
+    loss = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
+    rate = learning_rate(1, 16, 10)
+    optimizer = torch.optim.Adam(oracle.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-9)
+    loss.backward()
+    optimizer.step()
+    for (name, ours), theirs in zip(
+        module.model.named_parameters(), oracle.parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0, msg=name)
+
+
+def test_adam_and_the_learning_rate_are_the_paper_s(bpe: Tokenizer, tmp_path: Path) -> None:
+    module = TranslationModule(bpe, SHAPE, warmup_steps=3)
+    rates: list[float] = []
+
+    class Watch(pl.Callback):
+        def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+            (group,) = optimizer.param_groups
+            rates.append(group["lr"])
+            assert group["betas"] == (0.9, 0.98)
+            assert group["eps"] == 1e-9
+            assert group["weight_decay"] == 0
+
+    fit(module, bpe, tmp_path, max_steps=5, callbacks=[Watch()])
+    assert rates == pytest.approx([learning_rate(step, 16, 3) for step in range(1, 6)])
+
+
+def test_validation_reports_the_loss_per_token_and_real_bleu(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    module = TranslationModule(bpe, SHAPE, eps_ls=0.1, search={"beam_size": 2})
+    prepared = data(bpe, tmp_path, max_tokens=64)
+    fitted = trainer(tmp_path, 1)
+    (values,) = fitted.validate(module, datamodule=prepared, verbose=False)
+
+    source, target = prepared.validation_texts
+    batch = collate(*([np.array(ids) for ids in bpe.encode(side)] for side in (source, target)))
+    with torch.no_grad():
+        logits = module.model(batch.src, batch.tgt).flatten(0, 1)[batch.positions]
+    loss = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
+    perplexity = F.cross_entropy(logits, batch.labels).exp()
+    assert values["val_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert values["val_ppl"] == pytest.approx(perplexity.item(), rel=1e-4)
+
+    results = Translator(module.model, bpe, 256).translate(source, beam_size=2)
+    bleu = metrics.bleu([result.text for result in results], target).value
+    assert values["val_bleu"] == pytest.approx(bleu)
+
+
+def test_dropout_draws_the_same_for_the_same_batch_number(bpe: Tokenizer, tmp_path: Path) -> None:
+    def weights(disturb: bool) -> torch.Tensor:
+        torch.manual_seed(3)
+        module = TranslationModule(bpe, {**SHAPE, "P_drop": 0.5}, warmup_steps=2)
+
+        class Disturb(pl.Callback):
+            def on_train_batch_end(self, *args: Any) -> None:
+                if disturb:
+                    torch.rand(100)
+
+        fit(module, bpe, tmp_path, max_steps=3, callbacks=[Disturb()])
+        return module.model.embedding.weight.detach()
+
+    assert torch.equal(weights(disturb=False), weights(disturb=True))
+
+
+def test_a_request_stops_training_within_two_steps(bpe: Tokenizer, tmp_path: Path) -> None:
+    module = TranslationModule(bpe, SHAPE)
+    module.stop_requested = True
+    fitted = fit(module, bpe, tmp_path, max_steps=50)
+    assert module.stopped
+    assert fitted.global_step == 2
+
+
+def test_a_module_remembers_its_numbers_in_plain_types(bpe: Tokenizer) -> None:
+    module = TranslationModule(bpe, SHAPE, max_length=77)
+    assert module.hparams["model"] == {"vocab_size": 300, **SHAPE}
+    assert module.hparams["max_length"] == 77
+    assert "tokenizer" not in module.hparams
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"warmup_steps": 0}, "warmup_steps"),
+        ({"warmup_steps": "many"}, "warmup_steps"),
+        ({"model": {**SHAPE, "N": "six"}}, "N"),
+        ({"eps_ls": 2.0}, "eps_ls"),
+        ({"beta2": 1.5}, "beta2"),
+        ({"eps": "tiny"}, "eps"),
+        ({"search": {"beam_size": -1}}, "beam_size"),
+    ],
+)
+def test_wrong_numbers_show_at_once(bpe: Tokenizer, changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        TranslationModule(bpe, **{"model": SHAPE, **changes})
