@@ -80,7 +80,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
     ``skip`` makes a resumed run go on behind the batches it has seen.
 
     src_lengths, tgt_lengths: [pairs] tokens, special ids included.
-    Raises ValueError when there are too few batches to give each rank one.
+    Raises ValueError when there are fewer pairs than ranks.
     """
 
     def __init__(
@@ -98,14 +98,15 @@ class TokenBudgetSampler(Sampler[list[int]]):
         self.lengths = np.stack((src_lengths, tgt_lengths), axis=1).astype(np.int64)
         self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
         self.epoch, self.start = 0, 0
-        # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's.
-        self.ends = cut(self.lengths[self._order(np.random.default_rng())], max_tokens)
-        if len(self.ends) < max(1, world_size):
+        if len(self.lengths) < world_size:
             raise ValueError(
-                f"{len(self.lengths):,} pairs make {len(self.ends)} batches of "
-                f"max_tokens={max_tokens}, too few for {world_size} devices: "
-                "lower max_tokens or use fewer devices"
+                f"{len(self.lengths):,} pairs are too few for {world_size} devices: "
+                "each must have one at least"
             )
+        # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's. However
+        # few the pairs, every rank must get a batch.
+        ordered = self.lengths[self._order(np.random.default_rng())]
+        self.ends = cut(ordered, max_tokens, max_sentences=max(1, len(ordered) // world_size))
 
     def __len__(self) -> int:
         """Batches an epoch on this rank, the same on every rank."""

@@ -4,6 +4,7 @@ A source yields (source, target) sentences of a split. ``prepare`` cleans and to
 into an Arrow file that is memory-mapped from then on.
 """
 
+import functools
 import gzip
 import hashlib
 import itertools
@@ -12,6 +13,7 @@ import logging
 import os
 import shutil
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -108,10 +110,12 @@ class Files:
         place = getattr(self, split)
         if not place:
             raise ValueError(f"data.source.{split} is not set: name its files")
+        if isinstance(place, int | float):
+            raise ValueError(f"data.source.{split}={place}: must name files; quote a number")
         if not isinstance(place, str):
             if len(place) != 2:
                 raise ValueError(f"data.source.{split}={list(place)}: must name two files")
-            return "lines", [_existing(Path(p)) for p in place]
+            return "lines", [_existing(Path(str(p))) for p in place]
         for suffix, kind in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
             if place.removesuffix(".gz").endswith(suffix):
                 return kind, [_existing(Path(place))]
@@ -145,7 +149,10 @@ class Files:
                 record = json.loads(line)
                 src, tgt = (_reach(record, str(key)) for key in (self.src, self.tgt))
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{path}, line {number}: {error!r}") from None
+                reason = f"no key {error}" if isinstance(error, KeyError) else error
+                raise ValueError(
+                    f"{path}, line {number}: {reason}; a line must hold one JSON object"
+                ) from None
             yield src, tgt
 
 
@@ -207,6 +214,7 @@ class Hub:
         return found
 
 
+@functools.cache
 def _hub_silence(name: str) -> str | None:
     """Why the hub does not tell of a data set, or None when it does, within HUB_TIMEOUT."""
     outcome = ["the hub does not answer"]
@@ -246,7 +254,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
                 yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}, after line {number}: damaged gzip: {error}") from None
 
 
@@ -284,10 +292,15 @@ def _walk(record: Any, keys: list[str]) -> Any:
     return record
 
 
+def check_limit(limit: int | None, name: str = "limit") -> None:
+    """ValueError when it is neither null nor a number of pairs."""
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ValueError(f"{name}={limit!r}: must be null or a whole number of at least 1")
+
+
 def first(pairs: Iterable[Pair], limit: int | None) -> Iterator[Pair]:
     """At most ``limit`` pairs from the front. ValueError when there is none at all."""
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise ValueError(f"limit={limit!r}: must be null or a whole number of at least 1")
+    check_limit(limit)
     some = False
     for pair in itertools.islice(pairs, limit):
         some = True
@@ -307,14 +320,21 @@ class Cleaning:
     duplicates: bool = False  # a pair that came before
 
     def __post_init__(self) -> None:
+        for name in ("empty", "identical", "duplicates"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | None):
+                raise ValueError(f"{name}={value!r}: must be true, false or null")
         for name in ("max_length", "max_ratio"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or value < 1):
-                raise ValueError(f"{name}={value!r}: must be null or a number of at least 1")
+            kinds = int if name == "max_length" else int | float
+            number = isinstance(value, kinds) and not isinstance(value, bool)
+            if value is not None and (not number or not value >= 1):
+                kind = "a whole number" if name == "max_length" else "a number"
+                raise ValueError(f"{name}={value!r}: must be null or {kind} of at least 1")
 
     def reasons(self) -> dict[str, int]:
         """A count of zero for each reason, in the order in which the rules are applied."""
-        return dict.fromkeys(("empty", "identical", "duplicates", "max_length", "max_ratio"), 0)
+        return dict.fromkeys(("empty", "identical", "max_length", "max_ratio", "duplicates"), 0)
 
     def judge(self, pair: Pair, lengths: tuple[int, int], seen: set[bytes]) -> str | None:
         """The reason to drop a pair, or None to keep it, which puts it among the ``seen``."""

@@ -56,13 +56,16 @@ class TranslationData(pl.LightningDataModule):
         self._reported = True
 
     def setup(self, stage: str) -> None:
-        if stage == "fit":
+        """Open what is prepared; ValueError when the training data are too few for the ranks."""
+        if not hasattr(self, "validation"):
+            self.validation = self._prepare("validation")
+            self.validation_texts = corpus.texts(self.source, "validation", self.validation_limit)
+        if stage == "fit" and not hasattr(self, "train"):
             self.train = self._prepare("train")
-        self.validation = self._prepare("validation")
-        self.validation_texts = corpus.texts(self.source, "validation", self.validation_limit)
+            self._train_sampler = self._sampler(self.train, shuffle=True)
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        sampler = self._sampler(self.train, shuffle=True)
+        sampler = self._train_sampler
         sampler.skip(self.batches_seen)
         log.info(
             f"an epoch is {len(sampler):,} batches of at most {self.max_tokens:,} tokens a side "

@@ -6,7 +6,6 @@ writes hypotheses and report.json to the run directory.
 
 import json
 import logging
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,16 +14,12 @@ from typing import Any
 import hydra
 import sacrebleu
 import torch
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from mt import checkpoint, corpus, metrics
+from mt import checkpoint, cli, corpus, metrics
 from mt.search import SearchOptions
 from mt.translator import Translator, pick_device
-
-CONF = str(Path(__file__).resolve().parents[1] / "conf")
 
 
 def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
@@ -37,7 +32,8 @@ def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     if cfg.split not in corpus.SPLITS:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(corpus.SPLITS)}")
     source = corpus.make_source(**cfg.data.source)
-    name = f"{cfg.data.source.get(cfg.split) or cfg.data.source.kind} ({cfg.split})"
+    given = cfg.data.source.get(cfg.split) or cfg.data.source.get("path") or cfg.data.source.kind
+    name = f"{given} ({cfg.split})"
     return *corpus.texts(source, cfg.split, cfg.limit), name
 
 
@@ -88,16 +84,27 @@ def render(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _check_languages(cfg: DictConfig, languages: list[str] | None) -> None:
+    """ValueError when data of the other direction are about to be scored."""
+    given = [str(cfg.data.source.src), str(cfg.data.source.tgt)]
+    if cfg.src is None and languages is not None and given == languages[::-1] != languages:
+        raise ValueError(
+            f"the model translates {' to '.join(languages)}, the data are {' to '.join(given)}: "
+            f"set data.source.src={languages[0]} data.source.tgt={languages[1]}"
+        )
+
+
 def run(cfg: DictConfig, run_dir: Path) -> None:
-    path = Path(cfg.model) if cfg.model else checkpoint.latest()
+    path = Path(str(cfg.model_path)) if cfg.model_path else checkpoint.latest()
     sizes = cfg.search.beam_size
     sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
-    if not sizes:
-        raise ValueError("search.beam_size=[]: name at least one")
+    if not sizes or len(set(sizes)) < len(sizes):
+        raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
     options = [SearchOptions(size, cfg.search.alpha) for size in sizes]
-    loaded = checkpoint.load(path, pick_device(cfg.device))
+    loaded = checkpoint.load(path, pick_device(str(cfg.device)))
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])
     sources, references, name = read_test_set(cfg)
+    _check_languages(cfg, loaded.config.get("languages"))
     report: dict[str, Any] = {
         "model": str(path),
         "model_sha256": checkpoint.digest(path),
@@ -124,20 +131,17 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     print(f"\nreport  {run_dir}/report.json")
 
 
-@hydra.main(version_base="1.3", config_path=CONF, config_name="evaluate")
+@hydra.main(version_base="1.3", config_path=cli.CONF, config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
-    run_dir = Path(HydraConfig.get().runtime.output_dir)
-    if run_dir.is_relative_to(Path.cwd()):
-        run_dir = run_dir.relative_to(Path.cwd())
-    try:
-        run(cfg, run_dir)
-    except (ValueError, OSError, TypeError, OmegaConfBaseException) as error:
-        if os.environ.get("MT_TRACEBACK"):
+    run_dir = cli.run_folder()
+    with cli.user_errors("mt.evaluate", *cli.USER_ERRORS):
+        try:
+            run(cfg, run_dir)
+        except BaseException:
+            cli.remove_empty(run_dir)
             raise
-        print(f"mt.evaluate: error: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 if __name__ == "__main__":
-    main()
+    cli.start("mt.evaluate", main)

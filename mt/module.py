@@ -158,7 +158,11 @@ class TranslationModule(pl.LightningModule):
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam and the learning rate of 5.3; no weight decay."""
         optimizer = torch.optim.Adam(
-            self.parameters(), lr=1.0, betas=self.betas, eps=self.eps, fused=True
+            self.parameters(),
+            lr=1.0,
+            betas=self.betas,
+            eps=self.eps,
+            fused=not self.trainer.gradient_clip_val,  # Lightning cannot clip a fused one under AMP
         )
         scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,

@@ -12,8 +12,8 @@ from mt.batching import Batch
 class Progress(pl.Callback):
     """A bar over optimizer steps on a terminal, a line now and then elsewhere, by rank 0 alone.
 
-    Speed counts source and target tokens of all devices, padding left out, and leaves
-    validation out of the time.
+    Speed counts source and target tokens, padding left out, as many for every device as for
+    rank 0's, and leaves validation out of the time.
     """
 
     def __init__(self, seconds_between_lines: float = 10.0) -> None:
@@ -79,9 +79,10 @@ class Progress(pl.Callback):
         if trainer.sanity_checking:
             return
         values = trainer.callback_metrics
+        what = f"step {trainer.global_step:,}" if trainer.state.fn == "fit" else "the end"
         self._say(
             trainer,
-            f"validation at step {trainer.global_step:,}: loss {values['val_loss']:.3f}, "
+            f"validation at {what}: loss {values['val_loss']:.3f}, "
             f"perplexity {values['val_ppl']:.2f}, sacreBLEU {values['val_bleu']:.2f}",
         )
         self.clock = time.perf_counter()

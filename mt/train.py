@@ -4,42 +4,39 @@ A run directory holds config.yaml, tokenizer.model, train.log, checkpoints/, log
 end, model/, the model folder.
 """
 
-import contextlib
+import hashlib
+import json
 import logging
 import math
-import os
 import signal
 import sys
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import hydra
 import pytorch_lightning as pl
 import torch
+import torch.distributed as dist
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from mt import checkpoint, corpus, metrics, tokenizer
-from mt.corpus import Cleaning, Files, Source, make_source
+from mt import checkpoint, cli, corpus, metrics, tokenizer
+from mt.corpus import Cleaning, Source, make_source
 from mt.datamodule import TranslationData
-from mt.model import Transformer
 from mt.module import TranslationModule
 from mt.progress import Progress
+from mt.saving import NEVER, Saving
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger("mt")
 
-CONF = str(Path(__file__).resolve().parents[1] / "conf")
-
-# What a wrong configuration or wrong data raise while a run is set up.
-USER_ERRORS = (ValueError, OSError, TypeError, OmegaConfBaseException, MisconfigurationException)
+USER_ERRORS = (*cli.USER_ERRORS, MisconfigurationException)
 
 
 # Where things are
@@ -50,7 +47,7 @@ def _run_dir(ckpt: str | None, new: str) -> str:
     if ckpt is None:
         return new
     if ckpt != "last":
-        return str(Path(ckpt).parent.parent)
+        return str(Path(str(ckpt)).parent.parent)
     newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_age, default=None)
     return str(newest.parent.parent) if newest else new
 
@@ -65,27 +62,28 @@ def _age(path: Path) -> float:
 def resume_path(run_dir: Path, ckpt: str) -> Path:
     """The checkpoint that ``ckpt`` names: a path, or ``last``, the newest one in ``run_dir``.
 
-    Raises FileNotFoundError when it is not there.
+    Raises FileNotFoundError when it is not there, ValueError when it lies outside of a run.
     """
-    if ckpt != "last":
-        if not Path(ckpt).is_file():
-            raise FileNotFoundError(f"ckpt={ckpt}: no such file")
-        return Path(ckpt)
-    found = [p for p in run_dir.glob("checkpoints/*.ckpt") if p.stem != "best"]
-    if not found:
-        raise FileNotFoundError(f"ckpt=last: no checkpoint in {run_dir} or elsewhere in outputs/")
-    return max(found, key=_age)
+    if ckpt == "last":
+        found = [p for p in run_dir.glob("checkpoints/*.ckpt") if p.stem != "best"]
+        if not found:
+            raise FileNotFoundError(f"ckpt=last: no checkpoint in {run_dir} or in outputs/")
+        return max(found, key=_age)
+    path = Path(ckpt)
+    if not path.is_file():
+        raise FileNotFoundError(f"ckpt={ckpt}: no such file")
+    if path.absolute().parent.name != "checkpoints":
+        raise ValueError(f"ckpt={ckpt}: must lie in its run's folder, as RUN/checkpoints/NAME.ckpt")
+    return path
 
 
 def tokenizer_path(cfg: DictConfig, source: Source) -> Path:
-    """The tokenizer's file: the one named, or one for this data and vocabulary size."""
+    """The tokenizer's file: the one named, or one for exactly this training text and size."""
     if cfg.tokenizer.path:
-        return Path(cfg.tokenizer.path)
-    name = _choices()["data"]
-    if isinstance(source, Files):  # told apart by the names of the files
-        place = Path(source.train if isinstance(source.train, str) else (source.train or ["?"])[0])
-        name = f"{name}-{place.absolute().parent.name}-{place.name}"
-    return Path("tokenizer") / f"{name}-{cfg.tokenizer.vocab_size}.model"
+        return Path(str(cfg.tokenizer.path))
+    identity = json.dumps(source.identity("train"))
+    mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    return Path("tokenizer") / f"{_choices()['data']}-{cfg.tokenizer.vocab_size}-{mark}.model"
 
 
 def _choices() -> dict[str, str]:
@@ -109,6 +107,7 @@ class Run(NamedTuple):
     trainer: pl.Trainer
     module: TranslationModule
     data: TranslationData
+    saving: Saving
     interruption: "Interruption"
     resume: Path | None
 
@@ -125,7 +124,9 @@ def get_tokenizer(path: Path, vocab_size: int, source: Source) -> Tokenizer:
         tokenizer.save(trained, path)
     while not path.exists():
         time.sleep(0.2)
-    return Tokenizer.load(path)
+    found = Tokenizer.load(path)
+    log.info(f"tokenizer: {path}, {found.vocab_size:,} pieces")
+    return found
 
 
 def split_step(tokens_per_step: int, max_tokens: int, devices: int) -> tuple[int, int]:
@@ -145,52 +146,46 @@ def _check_positive(**numbers: int) -> None:
 
 
 def set_up(cfg: DictConfig, run_dir: Path) -> Run:
-    """Everything that training needs, prepared and checked before anything is written."""
-    _check_positive(
-        validate_every=cfg.validate_every,
-        checkpoint_every=cfg.checkpoint_every,
-        average=cfg.average,
-    )
-    with torch.device("meta"):  # wrong numbers show before hours of preparing data
-        Transformer(vocab_size=4, **_plain(cfg.model))
-    pl.seed_everything(cfg.seed, verbose=False)
-    resume = resume_path(run_dir, cfg.ckpt) if cfg.ckpt else None
-    source = make_source(**_plain(cfg.data.source))
-    source.identity("validation")  # a missing file shows before the tokenizer's training
-    tok = get_tokenizer(tokenizer_path(cfg, source), cfg.tokenizer.vocab_size, source)
+    """Everything that training needs, prepared and checked before the run writes anything.
 
+    Wrong settings and missing files show first: preparing the data may take hours.
+    """
+    _check_numbers(cfg)
+    resume = resume_path(run_dir, str(cfg.ckpt)) if cfg.ckpt else None
+    if resume is None and list(run_dir.glob("checkpoints/*.ckpt")):
+        raise ValueError(f"{run_dir} holds a run: add ckpt=last to go on, or name another folder")
+    cleaning = Cleaning(**_plain(cfg.data.clean))
+    options = _plain(cfg.training)
+    del options["tokens_per_step"]
+    options |= {
+        "model": _plain(cfg.model),
+        "seed": cfg.seed,
+        "max_length": cleaning.max_length or 256,
+        "languages": [str(cfg.data.source.src), str(cfg.data.source.tgt)],
+        "search": _plain(cfg.search),
+    }
+    with torch.device("meta"):  # checks the numbers, takes no memory
+        stand_in = SimpleNamespace(vocab_size=4, encode=lambda _: [])
+        TranslationModule(cast("Tokenizer", stand_in), **options)
+    source = make_source(**_plain(cfg.data.source))
+    for split in ("train", "validation"):
+        source.identity(split)
+
+    saving = Saving(run_dir / "checkpoints", cfg.validate_every, cfg.checkpoint_every, cfg.average)
     interruption = Interruption()
-    csv = CSVLogger(run_dir, name="logs")
-    tensorboard = TensorBoardLogger(run_dir, name="logs", version=f"version_{csv.version}")
-    trainer = pl.Trainer(
-        **_plain(cfg.trainer),
-        max_epochs=-1,
-        callbacks=[*_checkpoints(cfg, run_dir / "checkpoints"), Progress(), interruption],
-        logger=[csv, tensorboard],
-        check_val_every_n_epoch=None,
-        use_distributed_sampler=False,  # the sampler deals out batches to the ranks itself
-        num_sanity_val_steps=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = _trainer(cfg, run_dir, [saving, Progress(), interruption])
     accumulate, max_tokens = split_step(
         cfg.training.tokens_per_step, cfg.data.max_tokens, trainer.world_size
     )
     trainer.accumulate_grad_batches = accumulate
-    trainer.val_check_interval = cfg.validate_every * accumulate
 
-    cleaning = Cleaning(**_plain(cfg.data.clean))
-    options = _plain(cfg.training)
-    del options["tokens_per_step"]
-    module = TranslationModule(
-        tok,
-        model=_plain(cfg.model),
-        **options,
-        seed=cfg.seed,
-        max_length=int(cleaning.max_length or 256),
-        languages=[str(cfg.data.source.src), str(cfg.data.source.tgt)],
-        search=_plain(cfg.search),
+    tok = (
+        _run_tokenizer(cfg, resume)
+        if resume
+        else get_tokenizer(tokenizer_path(cfg, source), cfg.tokenizer.vocab_size, source)
     )
+    pl.seed_everything(cfg.seed, verbose=False)
+    module = TranslationModule(tok, **options)
     data = TranslationData(
         source,
         tok,
@@ -204,25 +199,64 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     )
     if resume is not None:
         _check_resume(resume, module, cfg.trainer.max_steps)
+    data.trainer = trainer
     if trainer.local_rank == 0:
         data.prepare_data()
-    return Run(trainer, module, data, interruption, resume)
+        data.setup("fit")
+    return Run(trainer, module, data, saving, interruption, resume)
 
 
-def _checkpoints(cfg: DictConfig, folder: Path) -> list[ModelCheckpoint]:
-    """best.ckpt and last.ckpt by validation, and the last ones every so many steps."""
-    names: dict[str, Any] = {"auto_insert_metric_name": False, "enable_version_counter": False}
-    best = ModelCheckpoint(folder, "best", monitor="val_bleu", mode="max", save_last=True, **names)
-    periodic = ModelCheckpoint(
-        folder,
-        "step-{step:08d}",
-        monitor="step",
-        mode="max",
-        save_top_k=cfg.average,
-        every_n_train_steps=cfg.checkpoint_every,
-        **names,
+def _check_numbers(cfg: DictConfig) -> None:
+    _check_positive(
+        **{
+            name: OmegaConf.select(cfg, name)
+            for name in (
+                "validate_every",
+                "checkpoint_every",
+                "average",
+                "tokenizer.vocab_size",
+                "trainer.max_steps",
+                "trainer.log_every_n_steps",
+            )
+        }
     )
-    return [best, periodic]
+    if type(cfg.seed) is not int or not 0 <= cfg.seed < 2**32:
+        raise ValueError(f"seed={cfg.seed!r}: must be a whole number from 0 to {2**32 - 1}")
+    if type(cfg.data.workers) is not int or cfg.data.workers < 0:
+        raise ValueError(f"data.workers={cfg.data.workers!r}: must be a whole number of at least 0")
+    for name in ("limit", "validation_limit"):
+        corpus.check_limit(cfg.data[name], f"data.{name}")
+
+
+def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
+    csv = CSVLogger(run_dir, name="logs")
+    tensorboard = TensorBoardLogger(run_dir, name="logs", version=f"version_{csv.version}")
+    ours: dict[str, Any] = {
+        "max_epochs": -1,  # steps count
+        "callbacks": callbacks,
+        "logger": [csv, tensorboard],
+        "accumulate_grad_batches": 1,  # set from tokens_per_step once the devices are known
+        "check_val_every_n_epoch": None,
+        "val_check_interval": NEVER,  # Saving knows when
+        "use_distributed_sampler": False,  # the sampler deals out batches to the ranks itself
+        "num_sanity_val_steps": 0,
+        "enable_checkpointing": False,  # Saving does it
+        "enable_progress_bar": False,  # Progress does it
+        "enable_model_summary": False,
+    }
+    theirs = _plain(cfg.trainer)
+    if taken := sorted(ours.keys() & theirs.keys()):
+        raise ValueError(f"trainer.{taken[0]} is set by mt.train itself and cannot be given")
+    return pl.Trainer(**theirs, **ours)
+
+
+def _run_tokenizer(cfg: DictConfig, resume: Path) -> Tokenizer:
+    """The tokenizer of the run that is resumed: its ids are what the weights know."""
+    path = resume.parent.parent / "tokenizer.model"
+    found = Tokenizer.load(path)
+    if cfg.tokenizer.path and Tokenizer.load(str(cfg.tokenizer.path)).proto != found.proto:
+        raise ValueError(f"tokenizer.path={cfg.tokenizer.path} is not the run's own, {path}")
+    return found
 
 
 def _check_resume(path: Path, module: TranslationModule, max_steps: int) -> None:
@@ -256,17 +290,23 @@ class Interruption(pl.Callback):
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, handle)
 
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.default_int_handler)
+
 
 # Running
 
 
 def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     """Fit, and write the model folder; the exit status: 0, or 128 plus a signal's number."""
-    trainer, module, data, interruption, resume = run
+    trainer, module, data, saving, interruption, resume = run
     if trainer.is_global_zero:
-        (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        # Two runs started in the same second must not share a folder.
+        (run_dir / "checkpoints").mkdir(parents=True, exist_ok=resume is not None)
         OmegaConf.save(cfg, run_dir / "config.yaml", resolve=True)
-        tokenizer.save(module.tokenizer, run_dir / "tokenizer.model")
+        if resume is None:
+            tokenizer.save(module.tokenizer, run_dir / "tokenizer.model")
         file = logging.FileHandler(run_dir / "train.log", encoding="utf-8")
         file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         log.addHandler(file)
@@ -274,33 +314,35 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     if resume is not None:
         log.info(f"resuming from {resume}")
     trainer.fit(module, data, ckpt_path=resume)
-    trainer.save_checkpoint(run_dir / "checkpoints" / "last.ckpt")
-    write_model(cfg, run, run_dir)
     if not module.stopped:
-        return 0
-    log.warning(f"interrupted at step {trainer.global_step:,}; resume with ckpt=last")
+        saving.save_step(trainer)
+    saving.save_last(trainer)
+    write_model(run, run_dir)
+    if module.stopped:
+        log.warning(f"interrupted at step {trainer.global_step:,}; resume with ckpt=last")
     # Lightning kills rank 0, maybe while it still writes, when another rank ends with an error.
     trainer.strategy.barrier()
-    return 128 + interruption.signum if trainer.is_global_zero else 0
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return 128 + interruption.signum if module.stopped and trainer.is_global_zero else 0
 
 
-def write_model(cfg: DictConfig, run: Run, run_dir: Path) -> None:
+def write_model(run: Run, run_dir: Path) -> None:
     """The model folder: the mean of the last checkpoints (6.1), validated.
 
     After an interruption it holds the weights as they are, at once.
     """
-    trainer, module, data, _, _ = run
+    trainer, module, data, saving, _, _ = run
     about: dict[str, Any] = {
         "command": " ".join(["python -m mt.train", *HydraConfig.get().overrides.task]),
         "training pairs": len(data.train),
         "steps": trainer.global_step,
     }
     if not module.stopped:
-        paths = sorted((run_dir / "checkpoints").glob("step-*.ckpt"))[-cfg.average :]
-        if len(paths) > 1:
-            module.model.load_state_dict(checkpoint.average(paths))
-            about["averaged checkpoints"] = ", ".join(p.stem for p in paths)
-            log.info(f"averaging {about['averaged checkpoints']}")
+        paths = saving.to_average()
+        module.model.load_state_dict(checkpoint.average(paths))
+        about["mean of checkpoints"] = ", ".join(path.stem for path in paths)
+        log.info(f"the model is the mean of {about['mean of checkpoints']}")
         trainer.validate(module, datamodule=data, verbose=False)
         values = trainer.callback_metrics
         about["validation perplexity"] = round(float(values["val_ppl"]), 3)
@@ -324,40 +366,20 @@ def set_up_logging() -> None:
     log.handlers = [logging.StreamHandler(sys.stdout)]
 
 
-def _remove_empty(run_dir: Path) -> None:
-    """Take away the folders that Hydra has made for a run that did not begin."""
-    with contextlib.suppress(OSError):  # a folder that holds something stays
-        run_dir.rmdir()
-        for parent in run_dir.parents:
-            if Path("outputs") not in (parent, *parent.parents):
-                break
-            parent.rmdir()
-
-
-_composed = False  # whether Hydra got as far as calling main
-
-
-@hydra.main(version_base="1.3", config_path=CONF, config_name="train")
+@hydra.main(version_base="1.3", config_path=cli.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
-    global _composed
-    _composed = True
-    run_dir = Path(HydraConfig.get().runtime.output_dir)
-    if run_dir.is_relative_to(Path.cwd()):
-        run_dir = run_dir.relative_to(Path.cwd())
+    run_dir = cli.run_folder()
     set_up_logging()
-    try:
-        run = set_up(cfg, run_dir)
-    except USER_ERRORS as error:
-        if os.environ.get("MT_TRACEBACK"):
+    if _rank() != 0:
+        cli.remove_empty(run_dir)  # started apart, this rank has made one that rank 0 may not use
+    with cli.user_errors("mt.train", *USER_ERRORS):
+        try:
+            run = set_up(cfg, run_dir)
+        except BaseException:
+            cli.remove_empty(run_dir)
             raise
-        _remove_empty(run_dir)
-        print(f"mt.train: error: {error}", file=sys.stderr)
-        sys.exit(2)
     sys.exit(train(cfg, run, run_dir))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except SystemExit as end:  # Hydra's own status for a wrong command line is 1
-        sys.exit(end.code if _composed else 2)
+    cli.start("mt.train", main)

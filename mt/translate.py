@@ -5,6 +5,7 @@ must start at once.
 """
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -40,7 +41,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--n-best", type=int, help="print N translations: line number, score, text, by tabs")
     add("--json", action="store_true", help="print a JSON object a line, with scores")
     args = parser.parse_args(argv)
-    if args.sentences and args.input:
+    if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
     return args
 
@@ -52,10 +53,14 @@ def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     a \r before it goes with it. Raises ValueError naming a line that is not UTF-8.
     """
     lines: queue.Queue[bytes] = queue.Queue(maxsize=BLOCK)
+    failure: list[Exception] = []
 
     def read() -> None:
-        for line in stream:
-            lines.put(line)
+        try:
+            for line in stream:
+                lines.put(line)
+        except Exception as error:
+            failure.append(error)
         lines.put(b"")  # the end: no line is that empty
 
     threading.Thread(target=read, daemon=True).start()
@@ -68,7 +73,9 @@ def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
         done += len(texts)
         yield texts
         if not block[-1]:
-            return
+            break
+    if failure:
+        raise failure[0]
 
 
 def _decode(line: bytes, name: str, number: int) -> str:
@@ -81,6 +88,8 @@ def _decode(line: bytes, name: str, number: int) -> str:
 @contextmanager
 def opened_input(path: str | None) -> Iterator[BinaryIO]:
     if path is None:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed: give sentences or --input")
         yield sys.stdin.buffer
     else:
         with open(path, "rb") as stream:
@@ -93,9 +102,15 @@ def opened_output(path: str | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    target = Path(path)
+    target = Path(path).resolve()  # a link stays a link
+    if target.exists() and not target.is_file() and not target.is_dir():  # a pipe or a device
+        with target.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder, not a file")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no folder {target.parent}")
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as stream:
@@ -117,7 +132,8 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
 
 
 def run(args: argparse.Namespace) -> None:
-    SearchOptions(args.beam_size, args.alpha, args.n_best or 1)  # wrong options show at once
+    n_best = 1 if args.n_best is None else args.n_best
+    SearchOptions(args.beam_size, args.alpha, n_best)  # wrong options show at once
     path = args.model
     if path is None:
         path = checkpoint.latest()
@@ -133,7 +149,7 @@ def run(args: argparse.Namespace) -> None:
         number = 0
         for block in blocks:
             for result in translator.translate(
-                block, args.beam_size, args.alpha, args.n_best or 1, args.batch_size
+                block, args.beam_size, args.alpha, n_best, args.batch_size
             ):
                 number += 1
                 print(render(result, number, args), file=output)
@@ -143,6 +159,8 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
     logging.basicConfig(format="mt.translate: %(message)s", stream=sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as the input is, whatever the locale
     try:
         run(args)
     except BrokenPipeError:  # the reader, say `head`, has gone

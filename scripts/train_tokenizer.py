@@ -3,29 +3,24 @@
 python scripts/train_tokenizer.py data=files data.source.train=PREFIX tokenizer.vocab_size=8000
 """
 
-import sys
-
 import hydra
 from omegaconf import DictConfig
 
-from mt import train
+from mt import cli, train
 from mt.corpus import make_source
 
 
-@hydra.main(version_base="1.3", config_path=train.CONF, config_name="train")
+@hydra.main(version_base="1.3", config_path=cli.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
+    cli.remove_empty(cli.run_folder())  # there is no run
     train.set_up_logging()
-    try:
+    with cli.user_errors("train_tokenizer", *train.USER_ERRORS):
         source = make_source(**cfg.data.source)
         path = train.tokenizer_path(cfg, source)
         if path.exists():
             raise FileExistsError(f"{path} exists: delete it, or give another tokenizer.path")
-        trained = train.get_tokenizer(path, cfg.tokenizer.vocab_size, source)
-    except train.USER_ERRORS as error:
-        print(f"train_tokenizer: error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(f"{path}: {trained.vocab_size:,} pieces")
+        train.get_tokenizer(path, cfg.tokenizer.vocab_size, source)
 
 
 if __name__ == "__main__":
-    main()
+    cli.start("train_tokenizer", main)

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import runpy
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -103,6 +104,8 @@ def run_module(
     monkeypatch.delenv("MT_TRACEBACK", raising=False)
     log, root = logging.getLogger("mt"), logging.getLogger()
     before = log.level, log.propagate, list(log.handlers), root.level, list(root.handlers)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    full_error = os.environ.pop("HYDRA_FULL_ERROR", None)
 
     def run(module: str, *arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", [module, *arguments])
@@ -120,3 +123,8 @@ def run_module(
     yield run
     GlobalHydra.instance().clear()
     log.level, log.propagate, log.handlers[:], root.level, root.handlers[:] = before
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    os.environ.pop("HYDRA_FULL_ERROR", None)
+    if full_error is not None:
+        os.environ["HYDRA_FULL_ERROR"] = full_error

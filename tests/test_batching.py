@@ -265,20 +265,28 @@ def test_validation_is_the_same_every_epoch_and_for_every_seed() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_too_few_batches_is_an_error_on_every_rank(shuffle: bool) -> None:
-    """On every rank: were it on the last alone, the others would wait for it for ever."""
-    lengths = np.array([100, 100, 100]), np.array([100, 100, 100])
-    for rank in range(4):
-        with pytest.raises(ValueError, match=r"3 pairs make 3 batches .* too few for 4 devices"):
-            sampler(lengths, max_tokens=100, rank=rank, world_size=4, shuffle=shuffle)
-    assert len(sampler(lengths, max_tokens=100, rank=2, world_size=3, shuffle=shuffle)) == 1
+@pytest.mark.parametrize(("pairs", "world_size"), [(4, 4), (5, 4), (7, 2), (9, 4), (11, 3)])
+def test_however_few_the_pairs_every_rank_has_a_batch(
+    pairs: int, world_size: int, shuffle: bool
+) -> None:
+    """A rank without one would not take part in what the others wait for."""
+    lengths = np.full(pairs, 10), np.full(pairs, 10)
+    ranks = [
+        sampler(lengths, max_tokens=1000, rank=rank, world_size=world_size, shuffle=shuffle)
+        for rank in range(world_size)
+    ]
+    assert all(len(rank) > 0 for rank in ranks)
+    if not shuffle:
+        assert sorted(i for rank in ranks for batch in rank for i in batch) == list(range(pairs))
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_no_pairs_is_an_error(shuffle: bool) -> None:
-    none = np.array([], dtype=np.int64)
-    with pytest.raises(ValueError, match="0 pairs"):
-        sampler((none, none), shuffle=shuffle)
+@pytest.mark.parametrize("pairs", [0, 3])
+def test_fewer_pairs_than_ranks_is_an_error_on_every_rank(pairs: int, shuffle: bool) -> None:
+    lengths = np.full(pairs, 10), np.full(pairs, 10)
+    for rank in range(4):
+        with pytest.raises(ValueError, match=f"{pairs} pairs are too few for 4 devices"):
+            sampler(lengths, rank=rank, world_size=4, shuffle=shuffle)
 
 
 @pytest.mark.parametrize("max_tokens", [0, -1, "x", "4096", 2.5, None, True])

@@ -23,6 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": set(),
     "metrics": set(),
     "progress": {"batching"},
+    "saving": set(),
+    "cli": set(),
     "corpus": {"tokenizer", "phrasebook"},
     "checkpoint": {"model", "tokenizer"},
     "translator": {"tokenizer", "batching", "search", "checkpoint", "model"},
@@ -35,20 +37,21 @@ MAY_IMPORT: dict[str, set[str]] = {
         "corpus",
         "tokenizer",
         "progress",
-        "model",
+        "saving",
+        "cli",
         "metrics",
     },
-    "evaluate": {"checkpoint", "corpus", "translator", "search", "metrics"},
+    "evaluate": {"checkpoint", "cli", "corpus", "translator", "search", "metrics"},
     "translate": {"checkpoint", "translator", "search"},
 }
 ENTRY_POINTS = {"train", "evaluate", "translate"}
 
 # Library -> the only rooms that may import it.
 CONFINED: dict[str, set[str]] = {
-    "pytorch_lightning": {"datamodule", "module", "progress", "train"},
+    "pytorch_lightning": {"datamodule", "module", "progress", "saving", "train"},
     "lightning": set(),  # the same library under its other name: one is enough
-    "hydra": {"train", "evaluate"},
-    "omegaconf": {"train", "evaluate"},
+    "hydra": {"cli", "train", "evaluate"},
+    "omegaconf": {"cli", "train", "evaluate"},
     "datasets": {"corpus"},
 }
 # Room -> the only libraries, beside Python's own, that it may import.

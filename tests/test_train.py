@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 
-from mt import phrasebook, tokenizer, train
+from mt import checkpoint, phrasebook, tokenizer, train
 from mt.translator import Translator
 
 ROOT = Path(train.__file__).parents[1]
@@ -133,7 +134,7 @@ def test_a_small_model_learns_end_to_end(
     ]
     config = json.loads((run_dir / "model" / "config.json").read_text())
     assert config["training"]["steps"] == 280
-    assert config["training"]["averaged checkpoints"].count("step-") == 3
+    assert config["training"]["mean of checkpoints"].count("step-") == 3
     assert config["training"]["validation sacreBLEU"] > 60  # the validation pairs are trained on
     assert config["training"]["signature"].startswith("nrefs:1|case:mixed")
     first, last = metrics(run_dir, "val_ppl")[0], metrics(run_dir, "val_ppl")[-1]
@@ -145,18 +146,141 @@ def test_a_small_model_learns_end_to_end(
     assert right >= 10
 
 
+# With batches of 270 tokens an epoch has an odd number of them: its last step accumulates one.
+@pytest.mark.parametrize("max_tokens", [800, 400, 270])
 @pytest.mark.parametrize("stop", [3, 7, 10])
-@pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
-    stop: int, accumulate: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stop: int, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {"data.max_tokens": 800 // accumulate, "validate_every": 5}
+    changes = {"data.max_tokens": max_tokens, "validate_every": 5}
     straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
     short = {**changes, "trainer.max_steps": stop}
     assert run(arguments(corpus, resumed, **short), monkeypatch) == 0
     assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
     assert_same_weights(straight, resumed)
+
+
+@pytest.mark.parametrize("name", ["step-00000003", "step-00000006", "best"])
+@pytest.mark.parametrize("max_tokens", [800, 270])
+def test_every_checkpoint_of_a_run_leads_to_the_same_end(
+    name: str, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {
+        "data.max_tokens": max_tokens,
+        "validate_every": 4,
+        "checkpoint_every": 3,
+        "average": 10,
+    }
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert run(arguments(corpus, first, **changes), monkeypatch) == 0
+    shutil.copytree(first, second)
+    ckpt = second / "checkpoints" / f"{name}.ckpt"
+    assert run([*arguments(corpus, second, **changes), f"ckpt={ckpt}"], monkeypatch) == 0
+    assert_same_weights(first, second)
+
+
+@pytest.mark.parametrize("checkpoint_every", [3, 7])  # 7: the last batch of an epoch
+def test_the_model_is_the_mean_of_the_checkpoints_that_its_card_names(
+    checkpoint_every: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"checkpoint_every": checkpoint_every, "trainer.max_steps": 22, "average": 3}
+    assert run(arguments(corpus, tmp_path / "run", **changes), monkeypatch) == 0
+    last = 22 // checkpoint_every * checkpoint_every
+    steps = [last - checkpoint_every, last, 22]
+    names = [f"step-{step:08d}" for step in steps]
+    found = sorted(path.stem for path in (tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert found == names
+    loaded = checkpoint.load(tmp_path / "run" / "model")
+    assert loaded.config["training"]["mean of checkpoints"] == ", ".join(names)
+    paths = [tmp_path / "run" / "checkpoints" / f"{name}.ckpt" for name in names]
+    mean = checkpoint.average(paths)
+    assert all(torch.equal(mean[name], w) for name, w in loaded.model.state_dict().items())
+
+
+def test_checkpoints_of_an_abandoned_end_are_not_averaged(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"checkpoint_every": 2, "average": 9}
+    args = arguments(corpus, tmp_path / "run", **changes)
+    assert run(args, monkeypatch) == 0
+    ckpt = tmp_path / "run" / "checkpoints" / "step-00000004.ckpt"
+    again = [*args, f"ckpt={ckpt}", "trainer.max_steps=8"]
+    assert run(again, monkeypatch) == 0
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    names = ", ".join(f"step-{step:08d}" for step in (2, 4, 6, 8))
+    assert config["training"]["mean of checkpoints"] == names
+
+
+def test_a_new_run_does_not_mix_with_an_old_one(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    args = arguments(corpus, tmp_path / "run", trainer__max_steps=1)
+    assert run(args, monkeypatch) == 0
+    before = weights(tmp_path / "run")
+    assert run([*args, "seed=2"], monkeypatch) == 2
+    assert "holds a run: add ckpt=last" in capsys.readouterr().err
+    assert all(torch.equal(before[name], w) for name, w in weights(tmp_path / "run").items())
+
+
+def test_a_resumed_run_keeps_its_own_tokenizer(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    other = tokenizer.train((german for _, german in PAIRS), 400)
+    tokenizer.save(other, tmp_path / "other.model")
+    args = arguments(corpus, tmp_path / "run", trainer__max_steps=1)
+    assert run(args, monkeypatch) == 0
+    again = [*args, "ckpt=last", "trainer.max_steps=2"]
+    assert run([*again, f"tokenizer.path={tmp_path / 'other.model'}"], monkeypatch) == 2
+    assert "is not the run's own" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)  # where there is no tokenizer/ to find one in
+    assert run([*again, "tokenizer.path=null"], monkeypatch) == 0
+    assert not Path("tokenizer").exists()
+
+
+def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train._run_dir(None, "outputs/new") == "outputs/new"
+    assert train._run_dir("last", "outputs/new") == "outputs/new"
+    for age, name in enumerate(("b", "a")):
+        file = Path("outputs") / "x" / name / "checkpoints" / "last.ckpt"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"")
+        os.utime(file, (1000 + age, 1000 + age))
+    assert train._run_dir("last", "outputs/new") == "outputs/x/a"
+    assert train._run_dir("outputs/x/b/checkpoints/last.ckpt", "new") == "outputs/x/b"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("trainer.max_steps=-1", "trainer.max_steps=-1"),
+        ("+trainer.accumulate_grad_batches=3", "trainer.accumulate_grad_batches is set by"),
+        ("+trainer.max_epochs=1", "trainer.max_epochs is set by"),
+        ("data.limit=1 trainer.devices=2", "too few for 2 devices"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    change: str,
+    message: str,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    args = arguments(corpus, tmp_path / "run")
+    assert run([*args, *change.split()], monkeypatch) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_outside_of_a_run_is_refused(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "x.ckpt").write_bytes(b"")
+    args = arguments(corpus, tmp_path / "run")
+    assert run([*args, f"ckpt={tmp_path / 'x.ckpt'}"], monkeypatch) == 2
+    assert "RUN/checkpoints/NAME.ckpt" in capsys.readouterr().err
 
 
 def test_another_seed_gives_other_weights(
@@ -213,13 +337,37 @@ def test_a_step_is_split_over_devices_and_micro_batches(
     assert train.split_step(tokens_per_step, max_tokens, devices) == expected
 
 
+def test_two_ranks_take_the_step_of_one(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same step on one device and on two: the same weights, loss, perplexity and BLEU.
+
+    Adam divides gradients by their size and would hide a wrong factor; a large eps shows it.
+    """
+    few = {"data.limit": 40, "data.validation_limit": 7, "model.P_drop": 0, "trainer.max_steps": 1}
+    whole = {"data.max_tokens": 4000, "training.tokens_per_step": 4000}
+    large = {"training.eps": 0.9, "training.warmup_steps": 1, **whole}
+    changes = {**few, **large, "validate_every": 1, "trainer.log_every_n_steps": 1}
+    one, two = tmp_path / "one", tmp_path / "two"
+    process = start(arguments(corpus, two, **changes, trainer__devices=2), tmp_path)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert "an epoch is 1 batches of at most 2,000 tokens a side on each of 2 device(s), 0" in output
+    assert run(arguments(corpus, one, **changes), monkeypatch) == 0
+    for name, w in weights(one).items():
+        torch.testing.assert_close(weights(two)[name], w, atol=1e-5, rtol=1e-3, msg=name)
+    for column in ("val_loss", "val_ppl", "val_bleu"):
+        assert metrics(two, column) == pytest.approx(metrics(one, column), rel=1e-4)
+
+
 def test_two_ranks_share_one_run_directory(corpus: Path, tmp_path: Path) -> None:
-    changes = {"trainer.devices": 2, "trainer.max_steps": 4, "data.max_tokens": 400}
+    changes = {"trainer.devices": 2, "trainer.max_steps": 4, "data.validation_limit": 3}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert output.count("run directory:") == 1
-    assert output.count("validation at step 4") == 1
+    assert output.count("validation at the end") == 1
+    assert "terminate called" not in output
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert not list((tmp_path / "run").rglob("*ddp*"))
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
@@ -233,7 +381,7 @@ def test_the_tokenizer_is_trained_when_it_is_not_there(
     args += ["tokenizer.path=null", "tokenizer.vocab_size=300"]
     assert run(args, monkeypatch) == 0
     (model,) = Path("tokenizer").glob("*.model")
-    assert model.name == f"files-{corpus.name}-train-300.model"
+    assert re.fullmatch(r"files-300-[0-9a-f]{8}\.model", model.name)
     assert model.with_suffix(".vocab").read_text(encoding="utf-8").count("\n") == 300
     assert Translator.load(tmp_path / "run" / "model").tokenizer.vocab_size == 300
 

@@ -1,0 +1,457 @@
+"""Wrong settings and wrong data: status 2, one clear line, nothing half-written; and at once."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MAX_LENGTH, PAIRS, VOCAB_SIZE, Done, write_lines
+
+from mt import checkpoint
+
+ROOT = Path(checkpoint.__file__).parents[1]
+TRAIN = {
+    "data": "files",
+    "data.source.train": "corpus/train",
+    "data.source.validation": "corpus/validation",
+    "model": "tiny",
+    "tokenizer.vocab_size": str(VOCAB_SIZE),
+    "trainer.accelerator": "cpu",
+    "trainer.devices": "1",
+    "trainer.max_steps": "2",
+    "hydra.run.dir": "outputs/run",
+}
+EVALUATE = {
+    "data": "files",
+    "data.source.test": "corpus/test",
+    "device": "cpu",
+    "hydra.run.dir": "outputs/run",
+}
+RunModule = Callable[..., Done]
+
+
+def command(defaults: dict[str, str], *changes: str) -> list[str]:
+    names = {change.split("=")[0] for change in changes}
+    kept = [f"{name}={value}" for name, value in defaults.items() if name not in names]
+    return [*kept, *changes]
+
+
+def assert_one_line(done: Done, program: str, message: str) -> None:
+    assert done.code == 2, done
+    assert "Traceback" not in done.out + done.err
+    assert done.err.count("\n") == 1, done.err
+    assert done.err.startswith(f"{program}: error: "), done.err
+    assert re.search(message, done.err), done.err
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def assert_nothing_new(folder: Path, before: dict[str, bytes], but: str = "^$") -> None:
+    """No file that was not there, no run directory, no temporary folder."""
+    found = {name: content for name, content in everything(folder).items() if name in before}
+    assert found == before
+    assert [name for name in set(everything(folder)) - set(before) if not re.match(but, name)] == []
+    assert not (folder / "outputs" / "run").exists()
+    assert list(folder.rglob(".*")) == []
+
+
+# Settings of mt.train
+
+SETTINGS = [
+    ("model.N=six", r"N='six': must be a whole number"),
+    ("model.N=0", r"N=0: must be a whole number"),
+    ("model.h=3", r"h=3: must divide d_model=128"),
+    ("model.P_drop=1.5", r"P_drop=1.5: must be"),
+    ("model.d_model=7", r"d_model=7: must be even"),
+    ("model=huge", r"Could not find 'model/huge'"),
+    ("data=wmt15", r"Could not find 'data/wmt15'"),
+    ("experiment=quickstrat", r"Could not find 'experiment/quickstrat'"),
+    ("modle.N=6", r"Could not override 'modle.N'"),
+    ("model.layers=6", r"Could not override 'model.layers'"),
+    ("trainer.max_stepz=1", r"Could not override 'trainer.max_stepz'"),
+    ("+trainer.max_stepz=1", r"unexpected keyword argument 'max_stepz'"),
+    ("model.N", r"Error parsing override 'model.N'"),
+    ("trainer.devices=banana", r"devices"),
+    ("trainer.devices=0", r"devices=0"),
+    ("trainer.accelerator=banana", r"accelerator='banana'"),
+    ("trainer.precision=8", r"Precision 8"),
+    ("trainer.max_steps=many", r"max_steps='many'"),
+    ("trainer.max_steps=-5", r"max_steps.*-5"),
+    ("trainer.gradient_clip_val=x", r"gradient_clip_val.*x"),
+    ("trainer.log_every_n_steps=x", r"log_every_n_steps='x'"),
+    ("seed=x", r"seed='x': must be"),
+    ("seed=-1", r"seed=-1: must be"),
+    ("seed=null", r"seed=None: must be"),
+    ("ckpt=nowhere.ckpt", r"ckpt=nowhere.ckpt: no such file"),
+    ("ckpt=last", r"ckpt=last: no checkpoint in"),
+    ("ckpt=5", r"ckpt=5: no such file"),
+    ("training.eps_ls=2", r"eps_ls=2: must be"),
+    ("training.eps_ls=x", r"eps_ls='x': must be"),
+    ("training.warmup_steps=0", r"warmup_steps=0: must be"),
+    ("training.beta1=2", r"beta1=2: must be"),
+    ("training.eps=-1", r"eps=-1: must be"),
+    ("training.tokens_per_step=0", r"tokens_per_step=0: must be"),
+    ("data.max_tokens=-5", r"max_tokens=-5: must be"),
+    ("data.max_tokens=x", r"max_tokens='x': must be"),
+    ("data.workers=-1", r"workers=-1: must be"),
+    ("data.limit=0", r"limit=0: must be"),
+    ("data.validation_limit=x", r"limit='x': must be"),
+    ("data.clean.max_length=0", r"max_length=0: must be"),
+    ("data.clean.max_ratio=x", r"max_ratio='x': must be"),
+    ("data.clean.empty=maybe", r"empty='maybe': must be"),
+    ("data.source.kind=web", r"kind='web': must be one of hub, files, phrasebook"),
+    ("data.source.train=null", r"data.source.train is not set"),
+    ("data.source.validation=null", r"data.source.validation is not set"),
+    ("data.source.train=[one]", r"data.source.train=\['one'\]: must name two files"),
+    ("data.source.train=5", r"data.source.train=5"),
+    ("data.source.train=gone", r"no such file: gone.en or gone.en.gz"),
+    ("data.source.validation=gone", r"no such file: gone.en or gone.en.gz"),
+    ("data.source.train=gone.tsv", r"no such file: gone.tsv"),
+    ("tokenizer.vocab_size=100000", r"vocab_size=100000: too large .* at most \d+$"),
+    ("tokenizer.vocab_size=3", r"vocab_size=3: too small"),
+    ("tokenizer.vocab_size=x", r"vocab_size='x': must be"),
+    ("tokenizer.path=corpus/train.en", r"corpus/train.en: not a SentencePiece model"),
+    ("tokenizer.path=corpus", r"corpus"),
+    ("search.beam_size=-1", r"beam_size=-1: must be"),
+    ("search.alpha=x", r"alpha='x': must be"),
+    ("search.batch_size=0", r"batch_size=0: must be"),
+    ("validate_every=0", r"validate_every=0: must be"),
+    ("checkpoint_every=x", r"checkpoint_every='x': must be"),
+    ("average=0", r"average=0: must be"),
+    ("hydra.run.dir=corpus/train.en/run", r"corpus/train.en"),
+]
+
+
+@pytest.mark.parametrize(("setting", "message"), SETTINGS)
+def test_a_wrong_setting_of_training(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path, setting: str, message: str
+) -> None:
+    before = everything(tmp_path)
+    done = run_module("mt.train", *command(TRAIN, setting))
+    assert_one_line(done, "mt.train", message)
+    assert_nothing_new(tmp_path, before)
+
+
+def test_the_vocabulary_that_is_named_as_the_largest_works(
+    run_module: RunModule, corpus_folder: Path
+) -> None:
+    done = run_module("mt.train", *command(TRAIN, "tokenizer.vocab_size=100000"))
+    found = re.search(r"at most (\d+)$", done.err.strip())
+    assert found
+    largest = int(found[1])
+    done = run_module("mt.train", *command(TRAIN, f"tokenizer.vocab_size={largest + 1}"))
+    assert found[0] in done.err
+    done = run_module("mt.train", *command(TRAIN, f"tokenizer.vocab_size={largest}", "model.N=1"))
+    assert done.code == 0, done
+
+
+def test_the_command_line_that_the_others_change_is_right(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path
+) -> None:
+    done = run_module("mt.train", *command(TRAIN, "model.N=1", "search.beam_size=1"))
+    assert done.code == 0, done
+    assert "Traceback" not in done.err
+    model = tmp_path / "outputs" / "run" / "model"
+    assert checkpoint.load(model).tokenizer.vocab_size == VOCAB_SIZE
+    assert list(tmp_path.rglob(".*")) == []
+    # what is left to do after the last step
+    resume = command(TRAIN, "model.N=1", "search.beam_size=1", "ckpt=last")
+    del resume[[name.split("=")[0] for name in resume].index("hydra.run.dir")]
+    before = everything(tmp_path)
+    done = run_module("mt.train", *resume)
+    assert_one_line(done, "mt.train", r"nothing left to train: .* is a total")
+    assert everything(tmp_path) == before
+    done = run_module("mt.train", *resume, "model.d_ff=64", "trainer.max_steps=9")
+    assert_one_line(done, "mt.train", "is of another model")
+    assert everything(tmp_path) == before
+
+
+# Data
+
+
+def misaligned(folder: Path) -> str:
+    write_lines(folder / "bad.en", [en for en, _ in PAIRS])
+    write_lines(folder / "bad.de", [de for _, de in PAIRS[:-1]])
+    return r"not aligned: .*bad.en has 36 lines, .*bad.de has 35;"
+
+
+def latin1(folder: Path) -> str:
+    misaligned(folder)
+    (folder / "bad.de").write_bytes("".join(f"{de}\n" for _, de in PAIRS).encode("latin-1"))
+    return r"bad.de, line 1: not UTF-8"
+
+
+def empty(folder: Path) -> str:
+    write_lines(folder / "bad.en", [])
+    write_lines(folder / "bad.de", [])
+    return "the corpus is empty"
+
+
+def blank(folder: Path) -> str:
+    write_lines(folder / "bad.en", ["", " ", "\t"])
+    write_lines(folder / "bad.de", ["", "", ""])
+    return "no text to train a tokenizer on|no pair is left|nothing"
+
+
+def half_there(folder: Path) -> str:
+    write_lines(folder / "bad.en", ["a"])
+    return r"no such file: .*bad.de or .*bad.de.gz"
+
+
+def damaged(folder: Path) -> str:
+    for side, suffix in enumerate(("en", "de")):
+        text = "".join(f"{number} {pair[side]}\n" for number in range(500) for pair in PAIRS)
+        content = gzip.compress(text.encode())
+        middle = len(content) // 2
+        content = content[:middle] + b"\xff" * 200 + content[middle + 200 :]
+        (folder / f"bad.{suffix}.gz").write_bytes(content)
+    return r"bad.(en|de).gz, (after )?line \d+: (damaged gzip|not UTF-8)"
+
+
+DATA = [misaligned, latin1, empty, blank, half_there, damaged]
+
+
+@pytest.mark.parametrize("make", DATA)
+def test_wrong_training_data(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path, make: Callable[[Path], str]
+) -> None:
+    message = make(corpus_folder)
+    before = everything(tmp_path)
+    done = run_module("mt.train", *command(TRAIN, "data.source.train=corpus/bad"))
+    assert_one_line(done, "mt.train", message)
+    assert_nothing_new(tmp_path, before)
+
+
+@pytest.mark.parametrize("make", [misaligned, latin1, empty, half_there, damaged])
+def test_wrong_validation_data(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path, make: Callable[[Path], str]
+) -> None:
+    """The tokenizer and the training split, each whole, may stay: they are not at fault."""
+    message = make(corpus_folder)
+    before = everything(tmp_path)
+    done = run_module("mt.train", *command(TRAIN, "data.source.validation=corpus/bad"))
+    assert_one_line(done, "mt.train", message)
+    assert_nothing_new(tmp_path, before, but=r"tokenizer/|cache/train-\w+/")
+
+
+def test_a_corpus_of_which_nothing_is_left(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path
+) -> None:
+    before = everything(tmp_path)
+    done = run_module("mt.train", *command(TRAIN, "data.clean.max_length=1"))
+    assert done.code == 2
+    first, *table = done.err.splitlines()
+    assert first.startswith("mt.train: error: no pair is left after cleaning")
+    assert re.search(r"dropped: max_length +36\n.*kept +0$", "\n".join(table), re.DOTALL)
+    assert_nothing_new(tmp_path, before, but=r"tokenizer/")
+
+
+def test_a_cache_that_cannot_be_written(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path
+) -> None:
+    before = everything(tmp_path)
+    done = run_module("mt.train", *command(TRAIN, "data.cache_dir=corpus/train.en/cache"))
+    assert_one_line(done, "mt.train", "corpus/train.en/cache")
+    assert_nothing_new(tmp_path, before, but=r"tokenizer/")
+
+
+def test_a_tokenizer_that_cannot_be_written(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path
+) -> None:
+    before = everything(tmp_path)
+    done = run_module("mt.train", *command(TRAIN, "tokenizer.path=corpus/train.en/x.model"))
+    assert_one_line(done, "mt.train", "corpus/train.en")
+    assert_nothing_new(tmp_path, before)
+
+
+# Model folders, for everybody who reads them
+
+
+def truncated(folder: Path) -> str:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    return r"model.safetensors: damaged or truncated"
+
+
+def incomplete(folder: Path) -> str:
+    (folder / "tokenizer.model").unlink()
+    return r"tokenizer.model is missing"
+
+
+def of_another_format(folder: Path) -> str:
+    (folder / "config.json").write_text('{"format": "mt-model-9"}')
+    return r"config.json: format is 'mt-model-9', must be"
+
+
+def mistyped(folder: Path) -> str:
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["N"] = "one"
+    (folder / "config.json").write_text(json.dumps(config))
+    return r"N='one': must be a whole number"
+
+
+def with_another_tokenizer(folder: Path) -> str:
+    (folder / "tokenizer.model").write_bytes(b"\x00" * 100)
+    return r"tokenizer.model: not a SentencePiece model"
+
+
+def a_file(folder: Path) -> str:
+    shutil.rmtree(folder)
+    folder.write_text("a letter, not a model\n")
+    return r"broken: not a readable checkpoint"
+
+
+def gone(folder: Path) -> str:
+    shutil.rmtree(folder)
+    return r"broken: no such model folder or checkpoint"
+
+
+BROKEN = [truncated, incomplete, of_another_format, mistyped, with_another_tokenizer, a_file, gone]
+
+
+@pytest.fixture
+def broken(tmp_path: Path, model_folder: Path) -> Path:
+    shutil.copytree(model_folder, tmp_path / "broken")
+    return tmp_path / "broken"
+
+
+@pytest.mark.parametrize("damage", BROKEN)
+def test_a_broken_model(
+    run_module: RunModule,
+    corpus_folder: Path,
+    broken: Path,
+    tmp_path: Path,
+    damage: Callable[[Path], str],
+) -> None:
+    message = damage(broken)
+    before = everything(tmp_path)
+    done = run_module("mt.evaluate", *command(EVALUATE, "model_path=broken"))
+    assert_one_line(done, "mt.evaluate", message)
+    assert_nothing_new(tmp_path, before)
+    done = run_module("mt.translate", "--model", "broken", "--output", "out", "A bear.")
+    assert_one_line(done, "mt.translate", message)
+    assert_nothing_new(tmp_path, before)
+
+
+# Settings and data of mt.evaluate
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("search.beam_size=-1", r"beam_size=-1: must be"),
+        ("search.beam_size=[1,x]", r"beam_size='x': must be"),
+        ("search.beam_size=[]", r"beam_size=\[\]"),
+        ("search.beam_size=null", r"beam_size=None: must be"),
+        ("search.alpha=-1", r"alpha=-1: must be"),
+        ("search.batch_size=0", r"batch_size=0: must be"),
+        ("limit=0", r"limit=0: must be"),
+        ("limit=x", r"limit='x': must be"),
+        ("split=dev", r"split=dev: must be one of train, validation, test"),
+        ("split=train", r"data.source.train is not set"),
+        ("src=corpus/test.en", r"src and ref go together"),
+        ("ref=corpus/test.de", r"src and ref go together"),
+        ("device=banana", r"device 'banana' cannot be used"),
+        ("device=null", r"device 'None' cannot be used"),
+        ("model_path=5", r"5: no such model"),
+        ("data=wmt15", r"Could not find 'data/wmt15'"),
+        ("banana=1", r"Could not override 'banana'"),
+        ("data.source.test=gone", r"no such file: gone.en or gone.en.gz"),
+        ("hydra.run.dir=corpus/test.en/run", r"corpus/test.en"),
+    ],
+)
+def test_a_wrong_setting_of_evaluation(
+    run_module: RunModule,
+    corpus_folder: Path,
+    model_folder: Path,
+    tmp_path: Path,
+    setting: str,
+    message: str,
+) -> None:
+    before = everything(tmp_path)
+    defaults = {**EVALUATE, "model_path": str(model_folder)}
+    done = run_module("mt.evaluate", *command(defaults, setting))
+    assert_one_line(done, "mt.evaluate", message)
+    assert_nothing_new(tmp_path, before)
+
+
+@pytest.mark.parametrize("make", [misaligned, latin1, empty, half_there, damaged])
+@pytest.mark.parametrize("way", ["data", "src and ref"])
+def test_wrong_test_data(
+    run_module: RunModule,
+    corpus_folder: Path,
+    model_folder: Path,
+    tmp_path: Path,
+    make: Callable[[Path], str],
+    way: str,
+) -> None:
+    message = make(corpus_folder)
+    before = everything(tmp_path)
+    defaults: dict[str, Any] = {**EVALUATE, "model_path": str(model_folder)}
+    if way == "data":
+        changes = ["data.source.test=corpus/bad"]
+    else:
+        end = ".gz" if make is damaged else ""
+        changes = [f"src=corpus/bad.en{end}", f"ref=corpus/bad.de{end}"]
+        message = message.replace(" or .*bad.de.gz", "")
+    done = run_module("mt.evaluate", *command(defaults, *changes))
+    assert_one_line(done, "mt.evaluate", message)
+    assert_nothing_new(tmp_path, before)
+
+
+def test_evaluation_without_a_model_says_how_to_get_one(
+    run_module: RunModule, corpus_folder: Path, tmp_path: Path
+) -> None:
+    before = everything(tmp_path)
+    done = run_module("mt.evaluate", *command(EVALUATE))
+    assert_one_line(done, "mt.evaluate", "make quickstart")
+    assert_nothing_new(tmp_path, before)
+
+
+def test_nothing_here_is_longer_than_the_model_allows(model_folder: Path) -> None:
+    """Else a warning would stand beside the errors above."""
+    tokenizer = checkpoint.load(model_folder).tokenizer
+    assert max(map(len, tokenizer.encode([en for en, _ in PAIRS]))) < MAX_LENGTH
+
+
+# As real processes: the same status and messages
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "message"),
+    [
+        ("mt.train", command(TRAIN, "model.N=six"), "N='six'"),
+        ("mt.train", command(TRAIN, "data.source.train=gone"), "no such file: gone.en"),
+        ("mt.train", command(TRAIN, "banana=1"), "Could not override 'banana'"),
+        ("mt.evaluate", command(EVALUATE, "model_path=gone"), "gone: no such model folder"),
+        ("mt.evaluate", command(EVALUATE, "banana=1"), "Could not override 'banana'"),
+        ("mt.translate", ["--model", "gone", "A bear."], "gone: no such model folder"),
+    ],
+)
+def test_a_process_ends_with_status_2(
+    corpus_folder: Path, tmp_path: Path, module: str, arguments: list[str], message: str
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MT_CACHE": str(tmp_path / "cache")}
+    before = everything(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert_one_line(Done(done.returncode, done.stdout, done.stderr), module, re.escape(message))
+    assert_nothing_new(tmp_path, before)

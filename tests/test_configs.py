@@ -1,0 +1,230 @@
+"""Every configuration composes, says what each number is, and holds the paper's defaults."""
+
+import inspect
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from mt import corpus, train
+from mt.corpus import Cleaning
+from mt.model import Transformer
+from mt.module import TranslationModule
+from mt.search import SearchOptions
+from mt.translator import Translator
+
+CONF = Path(train.__file__).parents[1] / "conf"
+FILES = sorted(CONF.rglob("*.yaml"))
+
+
+def members(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _hydra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+    GlobalHydra.instance().clear()
+
+
+def resolved(name: str, *overrides: str) -> dict[str, Any]:
+    cfg = compose(name, list(overrides))
+    return as_dict(cfg)
+
+
+def as_dict(cfg: DictConfig) -> dict[str, Any]:
+    content = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(content, dict)
+    return content  # type: ignore[return-value]
+
+
+def parameters(function: Any) -> set[str]:
+    return set(inspect.signature(function).parameters) - {"self"}
+
+
+# Composition
+
+
+def test_there_is_something_to_choose() -> None:
+    assert members("data") == ["files", "phrasebook", "wmt14"]
+    assert members("model") == ["base", "big", "tiny"]
+    assert "quickstart" in members("experiment")
+
+
+@pytest.mark.parametrize(
+    ("data", "model"), list(itertools.product(members("data"), members("model")))
+)
+def test_every_combination_composes(data: str, model: str) -> None:
+    cfg = resolved("train", f"data={data}", f"model={model}")
+    Transformer(**{**cfg["model"], "vocab_size": 8, "N": 1, "d_ff": 8})
+    Cleaning(**cfg["data"]["clean"])
+    corpus.make_source(**cfg["data"]["source"])
+    SearchOptions(cfg["search"]["beam_size"], cfg["search"]["alpha"])
+
+
+@pytest.mark.parametrize("data", members("data"))
+def test_evaluation_composes_with_every_data(data: str) -> None:
+    cfg = resolved("evaluate", f"data={data}")
+    corpus.make_source(**cfg["data"]["source"])
+    assert cfg["search"]["beam_size"] == [1, 4]  # greedy and the paper's beam side by side
+    assert cfg["search"]["alpha"] == 0.6
+
+
+@pytest.mark.parametrize("experiment", members("experiment"))
+def test_every_experiment_composes(experiment: str) -> None:
+    cfg = resolved("train", f"experiment={experiment}")
+    assert cfg.keys() == resolved("train").keys()
+
+
+@pytest.mark.parametrize("override", ["data=x", "model=x", "experiment=x", "experiment=quickstrat"])
+def test_a_choice_that_does_not_exist_is_refused(override: str) -> None:
+    with pytest.raises(Exception, match=f"Could not find '{override.replace('=', '/')}'"):
+        compose("train", [override])
+
+
+def test_all_data_have_the_same_keys() -> None:
+    files = [
+        yaml.safe_load((CONF / "data" / f"{name}.yaml").read_text()) for name in members("data")
+    ]
+    assert all(content.keys() == files[0].keys() for content in files)
+    assert all(content["clean"].keys() == files[0]["clean"].keys() for content in files)
+
+
+def test_a_run_directory_is_named_by_data_model_and_time() -> None:
+    cfg = compose("train", ["data=files", "model=big"], return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)
+    found = OmegaConf.select(cfg, "hydra.run.dir")
+    assert re.fullmatch(r"outputs/files-big/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", found)
+    assert cfg.hydra.job.chdir is False
+
+
+def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MT_CACHE", raising=False)
+    assert resolved("train")["data"]["cache_dir"] == "~/.cache/mt"
+    monkeypatch.setenv("MT_CACHE", "/large/disk")
+    for data in members("data"):
+        assert resolved("train", f"data={data}")["data"]["cache_dir"] == "/large/disk"
+
+
+# Every line is explained
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_every_value_has_a_comment_with_words(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith("# ") and len(line) > 20 for line in lines), "what the file is"
+    inside_hydra = False
+    for line in lines:
+        inside_hydra = line.startswith("hydra:") or (inside_hydra and line.startswith(" "))
+        value = re.match(r"\s*(?!- )[\w.]+: +[^#\s]", line)
+        if not value or inside_hydra:
+            continue
+        comment = re.search(r" # (.*)$", line)
+        assert comment, f"{path.name}: no comment: {line}"
+        assert re.search(r"[a-zA-Z]{3}", comment[1]), (
+            f"{path.name}: a comment without words: {line}"
+        )
+
+
+# Keys are parameter names
+
+
+@pytest.mark.parametrize("model", members("model"))
+def test_model_keys_are_the_transformers(model: str) -> None:
+    keys = set(resolved("train", f"model={model}")["model"])
+    assert keys == parameters(Transformer) - {"vocab_size", "pad_id"}
+
+
+def test_training_keys_are_the_modules() -> None:
+    keys = set(resolved("train")["training"]) - {"tokens_per_step"}
+    assert keys < parameters(TranslationModule)
+    assert {"eps_ls", "warmup_steps", "beta1", "beta2", "eps"} == keys
+
+
+@pytest.mark.parametrize("data", members("data"))
+def test_data_keys_are_the_sources_and_the_rules(data: str) -> None:
+    cfg = resolved("train", f"data={data}")["data"]
+    assert set(cfg["clean"]) == parameters(Cleaning)
+    kind = {"hub": corpus.Hub, "files": corpus.Files, "phrasebook": corpus.Phrasebook}
+    assert set(cfg["source"]) - {"kind"} == parameters(kind[cfg["source"]["kind"]])
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_search_keys_are_the_translators(name: str) -> None:
+    keys = set(resolved(name)["search"])
+    assert keys < parameters(Translator.translate)
+
+
+def test_trainer_keys_are_lightnings() -> None:
+    assert set(resolved("train")["trainer"]) < parameters(pl.Trainer)
+
+
+# The numbers
+
+
+def test_the_defaults_are_the_papers() -> None:
+    cfg = resolved("train")
+    assert cfg["model"] == {"N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "P_drop": 0.1}
+    assert cfg["training"] == {
+        "eps_ls": 0.1,
+        "warmup_steps": 4000,
+        "beta1": 0.9,
+        "beta2": 0.98,
+        "eps": 1e-9,
+        "tokens_per_step": 25000,
+    }
+    assert cfg["trainer"]["max_steps"] == 100_000
+    assert cfg["trainer"]["gradient_clip_val"] is None
+    assert cfg["tokenizer"]["vocab_size"] == 37_000
+    assert cfg["average"] == 5
+    assert (cfg["search"]["beam_size"], cfg["search"]["alpha"]) == (4, 0.6)
+    source = cfg["data"]["source"]
+    assert source == {
+        "kind": "hub",
+        "path": "wmt/wmt14",
+        "config": "de-en",
+        "src": "en",
+        "tgt": "de",
+    }
+
+
+def test_numbers_are_numbers() -> None:
+    """YAML reads 1e-9 as a text: it must be written 1.0e-9."""
+    training = resolved("train")["training"]
+    assert all(isinstance(value, int | float) for value in training.values())
+
+
+def test_big_is_the_papers() -> None:
+    cfg = resolved("train", "model=big")
+    assert cfg["model"] == {"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3}
+
+
+def test_quickstart_is_the_phrasebook_and_a_small_model() -> None:
+    cfg = compose("train", ["experiment=quickstart"], return_hydra_config=True)
+    assert cfg.hydra.runtime.choices["data"] == "phrasebook"
+    assert cfg.hydra.runtime.choices["model"] == "tiny"
+    assert cfg.data.source.kind == "phrasebook"
+    assert cfg.model.d_model < 512
+    assert cfg.trainer.max_steps < 10_000
+    assert cfg.trainer.devices == 1
+    # an experiment changes numbers; the paper's others stay
+    assert (cfg.training.eps_ls, cfg.training.beta2, cfg.search.alpha) == (0.1, 0.98, 0.6)
+
+
+def test_an_experiment_can_be_changed_in_turn() -> None:
+    cfg = resolved("train", "experiment=quickstart", "model=base", "trainer.max_steps=7")
+    assert cfg["model"]["d_model"] == 512
+    assert cfg["trainer"]["max_steps"] == 7
+    assert cfg["data"]["source"]["kind"] == "phrasebook"

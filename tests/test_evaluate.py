@@ -1,0 +1,263 @@
+"""python -m mt.evaluate: scores with their signatures, hypotheses, a report that says it all."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+from conftest import MAX_LENGTH, PAIRS, Done, write_lines
+
+from mt import checkpoint, metrics, phrasebook
+from mt import tokenizer as tokenizers
+from mt.translator import Translator
+
+ROOT = Path(checkpoint.__file__).parents[1]
+RunModule = Callable[..., Done]
+TEST = PAIRS[6:10]  # the test split of corpus_folder
+NAMES = ["sacreBLEU", "chrF", "TER", "tokenised BLEU, compound-split"]
+
+
+@pytest.fixture
+def evaluate(run_module: RunModule, corpus_folder: Path, model_folder: Path) -> RunModule:
+    """mt.evaluate of model_folder on corpus_folder into the folder ``out``."""
+
+    def call(*changes: str) -> Done:
+        values = {
+            "data": "files",
+            "data.source.test": "corpus/test",
+            "model_path": str(model_folder),
+            "device": "cpu",
+            "hydra.run.dir": "out",
+        } | dict(change.split("=", 1) for change in changes)
+        if values["data"] != "files":
+            del values["data.source.test"]
+        return run_module("mt.evaluate", *(f"{name}={value}" for name, value in values.items()))
+
+    return call
+
+
+def read_report(folder: Path) -> dict:
+    return json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
+
+
+def hypotheses(folder: Path, beam_size: int) -> list[str]:
+    content = (folder / "out" / f"hypotheses.beam{beam_size}.txt").read_text(encoding="utf-8")
+    assert content.endswith("\n")
+    return content.split("\n")[:-1]
+
+
+def test_what_a_run_leaves(evaluate: RunModule, tmp_path: Path, model_folder: Path) -> None:
+    done = evaluate()
+    assert (done.code, done.err) == (0, "")
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["hypotheses.beam1.txt", "hypotheses.beam4.txt", "report.json"]
+    translator = Translator.load(model_folder, "cpu")
+    for beam_size in (1, 4):
+        results = translator.translate([en for en, _ in TEST], beam_size)
+        assert hypotheses(tmp_path, beam_size) == [result.text for result in results]
+    assert done.out.endswith("\nreport  out/report.json\n")
+
+
+def test_the_report_says_all(evaluate: RunModule, tmp_path: Path, model_folder: Path) -> None:
+    evaluate("search.alpha=0.7")
+    report = read_report(tmp_path)
+    loaded = checkpoint.load(model_folder)
+    assert report["model"] == str(model_folder)
+    assert report["model_sha256"] == checkpoint.digest(model_folder)
+    assert report["model_config"] == loaded.config
+    assert report["data"] == "corpus/test (test)"
+    assert report["sentences"] == len(TEST)
+    ids = loaded.tokenizer.encode([en for en, _ in TEST])
+    assert report["source_tokens"] == sum(len(row) + 1 for row in ids)
+    assert report["config"]["search"] == {"beam_size": [1, 4], "alpha": 0.7, "batch_size": 64}
+    assert report["config"]["data"]["source"]["test"] == "corpus/test"
+    assert report["config"]["data"]["cache_dir"] == str(tmp_path / "cache")  # resolved
+    assert report["versions"] == {"torch": torch.__version__, "sacrebleu": sacrebleu.__version__}
+
+
+def test_greedy_and_beam_side_by_side(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    evaluate()
+    greedy, beam = read_report(tmp_path)["runs"]
+    translator = Translator.load(model_folder, "cpu")
+    for run, beam_size in ((greedy, 1), (beam, 4)):
+        assert (run["beam_size"], run["alpha"]) == (beam_size, 0.6)
+        assert run["hypotheses"] == f"hypotheses.beam{beam_size}.txt"
+        expected = metrics.all_scores(hypotheses(tmp_path, beam_size), [de for _, de in TEST])
+        assert [score["name"] for score in run["scores"]] == NAMES
+        assert run["scores"] == [score._asdict() for score in expected]
+        results = translator.translate([en for en, _ in TEST], beam_size)
+        assert run["output_tokens"] == sum(result.tokens for result in results)
+        assert run["seconds"] > 0
+        assert run["tokens_per_second"] > 0
+
+
+def test_the_table_shows_every_score_with_its_signature(
+    evaluate: RunModule, tmp_path: Path
+) -> None:
+    done = evaluate()
+    report = read_report(tmp_path)
+    header = next(line for line in done.out.splitlines() if "greedy" in line)
+    assert header.split() == ["greedy", "beam", "4"]
+    for i, name in enumerate(NAMES):
+        values = [f"{run['scores'][i]['value']:.2f}" for run in report["runs"]]
+        row = next(line for line in done.out.splitlines() if line.startswith(name))
+        assert row.removeprefix(name).split() == values
+        signature = report["runs"][0]["scores"][i]["signature"]
+        assert f"  {name}: {signature}\n" in done.out
+        assert "version:" in signature
+    assert report["model_sha256"][:12] in done.out
+    assert "corpus/test (test): 4 sentences" in done.out
+    assert not re.search(r"^\s*BLEU\b", done.out, re.MULTILINE), "BLEU of which kind?"
+
+
+def test_references_that_are_met_score_the_most(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    """The model's own output as the reference: the scores are computed against the right file."""
+    sources = [en for en, _ in PAIRS]
+    results = Translator.load(model_folder, "cpu").translate(sources, 1)
+    write_lines(tmp_path / "own.en", sources)
+    write_lines(tmp_path / "own.de", [result.text for result in results])
+    evaluate("src=own.en", "ref=own.de", "search.beam_size=1")
+    report = read_report(tmp_path)
+    values = {score["name"]: score["value"] for score in report["runs"][0]["scores"]}
+    assert values["sacreBLEU"] == pytest.approx(100)
+    assert values["chrF"] == pytest.approx(100)
+    assert values["TER"] == pytest.approx(0)
+    assert report["data"] == "own.en / own.de"
+    assert report["sentences"] == len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("beam_size", "columns"), [("1", ["greedy"]), ("3", ["beam", "3"]), ("[2]", ["beam", "2"])]
+)
+def test_one_beam_size_is_enough(evaluate: RunModule, beam_size: str, columns: list[str]) -> None:
+    done = evaluate(f"search.beam_size={beam_size}", "limit=1")
+    assert columns in [line.split() for line in done.out.splitlines()]
+
+
+def test_src_and_ref_take_the_place_of_the_data(evaluate: RunModule, tmp_path: Path) -> None:
+    """No split of the data is read then, which may not even exist."""
+    done = evaluate(
+        "src=corpus/validation.en", "ref=corpus/validation.de", "data.source.test=gone", "limit=2"
+    )
+    assert done.code == 0, done
+    report = read_report(tmp_path)
+    assert report["data"] == "corpus/validation.en / corpus/validation.de"
+    assert report["sentences"] == 2
+
+
+def test_lines_stay_lines(evaluate: RunModule, tmp_path: Path) -> None:
+    """Blank and odd lines of a test set count, and each has its hypothesis."""
+    sources = ["The bear.", "", "a\u2028b\u0085c", "a\rb", " ", "\ufeffdoor"]
+    write_lines(tmp_path / "odd.en", sources)
+    write_lines(tmp_path / "odd.de", [f"{number}." for number in range(len(sources))])
+    assert evaluate("src=odd.en", "ref=odd.de").code == 0
+    for beam_size in (1, 4):
+        found = hypotheses(tmp_path, beam_size)
+        assert len(found) == len(sources)
+        assert [number for number, line in enumerate(found) if not line] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        (["limit=3"], 3),
+        (["limit=1000"], 4),
+        (["split=validation", "data.source.validation=corpus/validation"], 6),
+        (["split=train", "data.source.train=corpus/train", "limit=7"], 7),
+    ],
+)
+def test_a_split_and_a_limit(
+    evaluate: RunModule, tmp_path: Path, changes: list[str], count: int
+) -> None:
+    done = evaluate("search.beam_size=1", *changes)
+    assert done.code == 0, done
+    assert read_report(tmp_path)["sentences"] == count
+    assert len(hypotheses(tmp_path, 1)) == count
+
+
+def test_the_phrasebook_is_a_test_set(evaluate: RunModule, tmp_path: Path) -> None:
+    done = evaluate("data=phrasebook", "limit=2", "search.beam_size=1")
+    assert done.code == 0, done
+    report = read_report(tmp_path)
+    assert report["data"] == "phrasebook (test)"
+    references = [de for _, de in phrasebook.load("test")[:2]]
+    expected = metrics.bleu(hypotheses(tmp_path, 1), references)
+    assert report["runs"][0]["scores"][0]["value"] == expected.value
+
+
+def test_data_of_the_other_direction_are_refused(evaluate: RunModule) -> None:
+    done = evaluate("data.source.src=de", "data.source.tgt=en", "search.beam_size=1")
+    assert done.code == 2
+    assert "the model translates en to de, the data are de to en" in done.err
+
+
+def test_a_training_checkpoint_is_a_model(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    loaded = checkpoint.load(model_folder)
+    path = tmp_path / "run" / "checkpoints" / "step-7.ckpt"
+    path.parent.mkdir(parents=True)
+    content = {
+        "state_dict": {f"model.{name}": w for name, w in loaded.model.state_dict().items()},
+        "hyper_parameters": {"model": loaded.model.config, "max_length": MAX_LENGTH},
+        "global_step": 7,
+    }
+    torch.save(content, path)
+    tokenizers.save(loaded.tokenizer, tmp_path / "run" / "tokenizer.model")
+    assert evaluate("search.beam_size=1").code == 0
+    of_folder = hypotheses(tmp_path, 1)
+    assert evaluate("search.beam_size=1", "model_path=run/checkpoints/step-7.ckpt").code == 0
+    assert hypotheses(tmp_path, 1) == of_folder
+    report = read_report(tmp_path)
+    assert report["model_sha256"] == checkpoint.digest(path)
+    assert report["model_config"]["training"] == {"global_step": 7}
+
+
+def test_the_newest_model_is_the_default(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    for age, name in ((9, "old"), (1, "new")):
+        folder = tmp_path / "outputs" / name / "model"
+        shutil.copytree(model_folder, folder)
+        os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
+    done = evaluate("model_path=null", "search.beam_size=1", "limit=1")
+    assert done.code == 0, done
+    assert read_report(tmp_path)["model"] == "outputs/new/model"
+    assert "model   outputs/new/model" in done.out
+
+
+def test_as_a_process(model_folder: Path, tmp_path: Path) -> None:
+    """Also, what is too long for the model is told."""
+    write_lines(tmp_path / "some.en", ["The bear.", "the door " * 40, "The door."])
+    write_lines(tmp_path / "some.de", ["Der Bär.", "die Tür " * 40, "Die Tür."])
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mt.evaluate", "src=some.en", "ref=some.de"),
+            *(f"model_path={model_folder}", "device=cpu", "limit=2"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    warning = r"mt\.evaluate: sentence 2 of the batch: \d+ tokens, .*\n"
+    assert re.fullmatch(f"({warning}){{2}}", done.stderr), done.stderr  # of greedy and of beam 4
+    [folder] = (tmp_path / "outputs" / "evaluate").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "hypotheses.beam1.txt",
+        "hypotheses.beam4.txt",
+        "report.json",
+    ]
+    assert done.stdout.endswith(f"\nreport  outputs/evaluate/{folder.name}/report.json\n")

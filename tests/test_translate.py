@@ -1,0 +1,410 @@
+"""python -m mt.translate: one line out for every line in, and every mistake in one line."""
+
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Done
+
+from mt import checkpoint, search, translate
+from mt.translator import Translator
+
+ROOT = Path(translate.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+Translate = Callable[..., Done]
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Translate:
+    """mt.translate in tmp_path, inside this process; ``stdin`` is what the pipe brings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+
+    def call(*arguments: str | Path, stdin: bytes | None = b"") -> Done:
+        pipe = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin))
+        monkeypatch.setattr(sys, "stdin", pipe)
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        capsys.readouterr()
+        try:
+            code = translate.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def greedy(run: Translate, model_folder: Path) -> Translate:
+    def call(*arguments: str | Path, stdin: bytes = b"") -> Done:
+        fixed = ("--model", model_folder, "--beam-size", "1", "--device", "cpu")
+        return run(*fixed, *arguments, stdin=stdin)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def expected(model_folder: Path) -> Callable[[list[str]], list[str]]:
+    translator = Translator.load(model_folder, "cpu")
+
+    def call(lines: list[str]) -> list[str]:
+        return [result.text for result in translator.translate(lines, beam_size=1)]
+
+    return call
+
+
+def assert_error(done: Done, message: str) -> None:
+    assert done.code == 2
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    *others, last = done.err.splitlines()
+    assert re.match(r"mt\.translate: error: ", last), done.err
+    assert re.search(message, last), last
+    assert all(line.startswith("mt.translate: model ") for line in others), others
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# One line in, one line out
+
+
+def test_sentences_as_arguments(greedy: Translate, expected: Callable) -> None:
+    sentences = ["The bear hears the door.", "An apple", "", "two\nlines"]
+    done = greedy(*sentences)
+    assert done.code == 0
+    assert done.out.split("\n") == [*expected(sentences), ""]
+    assert len(set(done.out.split("\n"))) >= 4, "a model that ignores its source"
+    assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("stdin", "lines"),
+    [
+        (b"", []),
+        (b"a door", ["a door"]),
+        (b"a door\n", ["a door"]),
+        (b"\n", [""]),
+        (b"a door\n\n \n\t\nthe key\n\n", ["a door", "", "", "", "the key", ""]),
+        (b"a door\r\nthe key\r\n", ["a door", "the key"]),
+        (b"a\rdoor\rthe key\nbear\r", ["a\rdoor\rthe key", "bear"]),
+        ("a\u2028door\u0085b\x0cc\x1ed\nbear\n".encode(), ["a\u2028door\u0085b\x0cc\x1ed", "bear"]),
+        (b"\xef\xbb\xbfa door\n", ["\ufeffa door"]),
+        ("Größe 😀 \u200b\n\u200b\nx\n".encode(), ["Größe 😀 \u200b", "\u200b", "x"]),
+        (b'"a "door\n\'the\n', ['"a "door', "'the"]),
+        (b"--help\n-x\n", ["--help", "-x"]),
+    ],
+)
+@pytest.mark.parametrize("way", ["pipe", "file"])
+def test_one_line_out_for_each_line_in(
+    greedy: Translate,
+    expected: Callable,
+    tmp_path: Path,
+    stdin: bytes,
+    lines: list[str],
+    way: str,
+) -> None:
+    if way == "file":
+        (tmp_path / "in put.txt").write_bytes(stdin)
+        done = greedy("--input", "in put.txt")
+    else:
+        done = greedy(stdin=stdin)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.split("\n") == [*expected(lines), ""]
+
+
+def test_ten_thousand_blank_lines(greedy: Translate) -> None:
+    assert greedy(stdin=b"\n" * 10_000) == Done(0, "\n" * 10_000, "")
+
+
+def test_blocks_keep_their_order(
+    greedy: Translate, expected: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translate, "BLOCK", 3)
+    lines = ["a door", "", "bear", "the key", "an apple", "", "", "friend"]
+    done = greedy("--batch-size", "2", stdin="\n".join(lines).encode())
+    assert done.out.split("\n") == [*expected(lines), ""]
+
+
+def test_a_line_of_ten_thousand_words_is_one_line_with_a_warning(greedy: Translate) -> None:
+    done = greedy(stdin=b"a " * 10_000 + b"\nbear\n")
+    assert done.code == 0
+    assert done.out.count("\n") == 2
+    [warning] = done.err.splitlines()
+    assert warning.startswith("mt.translate: sentence 1 of the batch: ")
+    assert "parts" in warning
+
+
+# Files
+
+
+def test_input_and_output_files(greedy: Translate, expected: Callable, tmp_path: Path) -> None:
+    lines = ["the key", "", "Größe"]
+    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "out").write_text("of yesterday")
+    assert greedy("--input", "in", "--output", "out") == Done(0, "", "")
+    content = (tmp_path / "out").read_bytes().decode("utf-8")
+    assert content == "".join(f"{line}\n" for line in expected(lines))
+    assert names(tmp_path) == ["in", "out"]
+
+
+@pytest.mark.parametrize("way", ["pipe", "file"])
+@pytest.mark.parametrize(
+    ("content", "number"),
+    [(b"good\nb\xe4d\ngood\n", 2), (b"\xff\xfe", 1), (b"\n" * 2999 + b"\xc3", 3000)],
+)
+def test_a_line_that_is_not_utf8_is_named(
+    greedy: Translate, tmp_path: Path, content: bytes, number: int, way: str
+) -> None:
+    (tmp_path / "in").write_bytes(content)
+    if way == "file":
+        done = greedy("--input", "in", "--output", "out")
+        assert_error(done, f"error: in, line {number}: not UTF-8")
+    else:
+        done = greedy("--output", "out", stdin=content)
+        assert_error(done, f"standard input, line {number}: not UTF-8")
+    assert names(tmp_path) == ["in"]
+
+
+def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("of yesterday")
+    assert_error(greedy("--output", "out", stdin=b"good\n\xff\n"), "line 2")
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_text() == "of yesterday"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--output", "no/such/out"], r"no/such/out: .*no/such$"),
+        (["--output", "folder"], "folder is a folder"),
+        (["--output", "file/out"], "file/out"),
+        (["--input", "missing"], "No such file or directory: 'missing'"),
+        (["--input", "folder"], "folder"),
+        (["--input", "in", "--output", "folder"], "folder"),
+    ],
+)
+def test_files_that_cannot_be_used(
+    greedy: Translate, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "in").write_text("x")
+    before = names(tmp_path)
+    assert_error(greedy(*arguments), message)
+    assert names(tmp_path) == before
+    assert names(tmp_path / "folder") == []
+
+
+class Broken(io.RawIOBase):
+    """A disk that fails while it is read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_failure_of_the_input_is_told() -> None:
+    """It is read in a thread of its own, whose end must not leave the others waiting."""
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(translate.read_blocks(io.BufferedReader(Broken()), "disk"))
+        except OSError as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(10)
+    assert not reader.is_alive(), "it waits for ever"
+    assert "Input/output error" in str(failures)
+
+
+# Formats
+
+
+def test_json_is_an_object_a_line(greedy: Translate, expected: Callable) -> None:
+    lines = ["the bear", "", "Größe"]
+    done = greedy("--json", stdin="\n".join(lines).encode())
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert [record["source"] for record in records] == lines
+    assert [record["translation"] for record in records] == expected(lines)
+    assert all(record.keys() == {"source", "translation", "score"} for record in records)
+    assert records[0]["score"] < 0
+    assert records[1]["score"] == 0
+    assert "Größe" in done.out  # not escaped
+
+
+def test_n_best_gives_number_score_and_text(run: Translate, model_folder: Path) -> None:
+    done = run("--model", model_folder, "--n-best", "3", stdin=b"the bear\n\na door\n")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
+    assert rows[3] == ["2", "0.0000", ""]
+    for three in (rows[:3], rows[4:]):
+        scores = [float(score) for _, score, _ in three]
+        assert scores == sorted(scores, reverse=True)
+    plain = run("--model", model_folder, stdin=b"the bear\n\na door\n").out.splitlines()
+    assert [rows[0][2], rows[3][2], rows[4][2]] == plain
+
+
+def test_line_numbers_go_on_from_block_to_block(
+    greedy: Translate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translate, "BLOCK", 2)
+    done = greedy("--n-best", "1", stdin=b"a\nb\nc\nd\ne\n")
+    assert [line.split("\t")[0] for line in done.out.splitlines()] == ["1", "2", "3", "4", "5"]
+
+
+def test_json_and_n_best_together(run: Translate, model_folder: Path) -> None:
+    done = run("--model", model_folder, "--json", "--n-best", "2", "the bear", " ")
+    one, blank = (json.loads(line) for line in done.out.splitlines())
+    assert [set(found) for found in one["n_best"]] == [{"translation", "score"}] * 2
+    assert one["n_best"][0] == {"translation": one["translation"], "score": one["score"]}
+    assert blank["n_best"] == [{"translation": "", "score": 0.0}]
+
+
+def test_alpha_and_beam_size_reach_the_search(
+    run: Translate, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        "mt.translator.search",
+        lambda model, src, options: seen.append(options) or search.search(model, src, options),
+    )
+    assert run("--model", model_folder, "a").code == 0
+    assert run("--model", model_folder, "a", "--beam-size", "2", "--alpha", "0").code == 0
+    paper, other = seen
+    assert (paper.beam_size, paper.alpha) == (4, 0.6)  # 6.1
+    assert (other.beam_size, other.alpha) == (2, 0.0)
+
+
+# Which model
+
+
+def test_the_newest_model_is_used_and_named(
+    run: Translate, model_folder: Path, tmp_path: Path
+) -> None:
+    loaded = checkpoint.load(model_folder)
+    for age, name in ((200, "old"), (100, "new"), (300, "older")):
+        folder = tmp_path / "outputs" / name / "run" / "model"
+        with torch.no_grad():
+            loaded.model.embedding.weight[10:] += 0.05
+        checkpoint.save(folder, loaded.model, loaded.tokenizer, 40, ["en", "de"], {})
+        os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
+    done = run("--beam-size", "1", "the bear")
+    assert done.code == 0
+    assert done.err == "mt.translate: model outputs/new/run/model\n"
+    newest = Translator.load(tmp_path / "outputs/new/run/model")
+    assert done.out == newest.translate(["the bear"], beam_size=1)[0].text + "\n"
+
+
+def test_without_a_model_it_is_said_how_to_get_one(run: Translate, tmp_path: Path) -> None:
+    assert_error(run("the bear"), "no model folder under outputs/: .*make quickstart")
+    assert names(tmp_path) == []
+
+
+def test_a_missing_model_is_named(run: Translate) -> None:
+    assert_error(run("--model", "gone", "the bear"), "gone: no such model folder or checkpoint")
+
+
+# Options that make no sense
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--beam-size", "0"], "beam_size=0: must be"),
+        (["--beam-size", "-4"], "beam_size=-4: must be"),
+        (["--n-best", "9"], "n_best=9: must not exceed beam_size=4"),
+        (["--n-best", "0"], "n_best=0: must be"),
+        (["--n-best", "-1"], "n_best=-1: must be"),
+        (["--alpha", "-1"], "alpha=-1.0: must be"),
+        (["--alpha", "nan"], "alpha=nan: must be"),
+        (["--alpha", "inf"], "alpha=inf: must be"),
+        (["--batch-size", "0"], "batch_size=0: must be"),
+        (["--device", "banana"], "device 'banana' cannot be used here"),
+        (["--device", "cuda:99"], "device 'cuda:99' cannot be used here"),
+        (["--device", "meta"], "device 'meta' cannot be used here"),
+        (["--beam-size", "two"], "argument --beam-size: invalid int value: 'two'"),
+    ],
+)
+def test_options_that_make_no_sense(
+    run: Translate, model_folder: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = run("--model", model_folder, "--output", "out", *arguments, "the bear")
+    if "usage: " in done.err:  # argparse says so in its own way
+        done = done._replace(err=done.err.splitlines()[-1])
+    assert_error(done, re.escape(message))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("file", ["in", ""])
+def test_sentences_and_a_file_together_are_refused(
+    greedy: Translate, tmp_path: Path, file: str
+) -> None:
+    (tmp_path / "in").write_text("x\n")
+    done = greedy("--input", file, "the bear")
+    assert (done.code, done.out) == (2, "")
+    assert "give sentences or --input, not both" in done.err
+
+
+def test_closed_standard_input_is_told(run: Translate, model_folder: Path) -> None:
+    """``mt.translate <&-`` has no sys.stdin."""
+    assert_error(run("--model", model_folder, stdin=None), "standard input is closed")
+
+
+def test_a_traceback_on_demand(run: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MT_TRACEBACK", "1")
+    with pytest.raises(FileNotFoundError, match="gone"):
+        run("--model", "gone", "the bear")
+
+
+# As a process
+
+
+def test_a_pipe_is_answered_line_by_line(model_folder: Path, expected: Callable) -> None:
+    """And in UTF-8 whatever the locale; a test that waits for ever has found a fault."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mt.translate", "--model", str(model_folder), "--beam-size", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for line in ("Der Bär hört die Tür.", "", "öffnet"):
+        process.stdin.write(f"{line}\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().decode("utf-8") == expected([line])[0] + "\n"
+    process.stdin.close()
+    assert process.stdout.read() == b""
+    assert process.wait(20) == 0
+
+
+def test_a_reader_that_goes_away_is_no_error(model_folder: Path, tmp_path: Path) -> None:
+    command = (
+        f"'{sys.executable}' -m mt.translate --model '{model_folder}' --input in --beam-size 1 "
+        "--json | head -n 1; exit ${PIPESTATUS[0]}"
+    )
+    (tmp_path / "in").write_text("\n" * 200_000)  # more than a pipe holds
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["translation"] == ""
+    assert done.returncode == 0
