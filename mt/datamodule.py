@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from mt import corpus
 from mt.batching import Batch, TokenBudgetSampler, collate
-from mt.corpus import Cleaning, PreparedCorpus, Source
+from mt.corpus import Cleaning, PreparedCorpus
+from mt.sources import Source
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from mt import checkpoint, cli, corpus, metrics
 from mt.search import SearchOptions
+from mt.sources import SPLITS, make_source
 from mt.translator import Translator, pick_device
 
 
@@ -27,11 +28,11 @@ def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     if (cfg.src is None) != (cfg.ref is None):
         raise ValueError("src and ref go together: a file of sources and one of references")
     if cfg.src is not None:
-        source = corpus.make_source("files", test=[cfg.src, cfg.ref])
+        source = make_source("files", test=[cfg.src, cfg.ref])
         return *corpus.texts(source, "test", cfg.limit), f"{cfg.src} / {cfg.ref}"
-    if cfg.split not in corpus.SPLITS:
-        raise ValueError(f"split={cfg.split}: must be one of {', '.join(corpus.SPLITS)}")
-    source = corpus.make_source(**cfg.data.source)
+    if cfg.split not in SPLITS:
+        raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
+    source = make_source(**cfg.data.source)
     given = cfg.data.source.get(cfg.split) or cfg.data.source.get("path") or cfg.data.source.kind
     name = f"{given} ({cfg.split})"
     return *corpus.texts(source, cfg.split, cfg.limit), name

@@ -27,11 +27,12 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from mt import checkpoint, cli, corpus, metrics, tokenizer
-from mt.corpus import Cleaning, Source, make_source
+from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.module import TranslationModule
 from mt.progress import Progress
 from mt.saving import NEVER, Saving
+from mt.sources import Source, make_source
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger("mt")

@@ -77,9 +77,9 @@ class Translator:
             raise ValueError(f"batch_size={batch_size!r}: must be a whole number of at least 1")
         parts: list[list[int]] = []  # source ids of every part of every line
         first: list[int] = []  # where each line's parts begin
-        for number, ids in enumerate(self.tokenizer.encode(list(sentences)), start=1):
+        for line, ids in zip(sentences, self.tokenizer.encode(list(sentences)), strict=True):
             first.append(len(parts))
-            parts += self._split(ids, number)
+            parts += self._split(ids, line)
         found = self._search(parts, options, batch_size, on_progress)
         bounds = itertools.pairwise([*first, len(parts)])
         return [
@@ -87,7 +87,7 @@ class Translator:
             for source, (start, end) in zip(sentences, bounds, strict=True)
         ]
 
-    def _split(self, ids: list[int], number: int) -> list[list[int]]:
+    def _split(self, ids: list[int], line: str) -> list[list[int]]:
         """No part for a blank line, one for most, several for one beyond ``max_length``."""
         if len(ids) <= self.max_length:
             return [ids] if ids else []
@@ -101,12 +101,8 @@ class Translator:
             start = end
         parts.append(ids[start:])
         log.warning(
-            "sentence %d of the batch: %d tokens, the model was trained on at most %d; "
-            "translated in %d parts",
-            number,
-            len(ids),
-            self.max_length,
-            len(parts),
+            f"a line of {len(ids)} tokens, {line.strip()[:30]!r}..., is longer than the "
+            f"{self.max_length} that the model was trained on: translated in {len(parts)} parts"
         )
         return parts
 

@@ -7,7 +7,7 @@ import hydra
 from omegaconf import DictConfig
 
 from mt import cli, train
-from mt.corpus import make_source
+from mt.sources import make_source
 
 
 @hydra.main(version_base="1.3", config_path=cli.CONF, config_name="train")

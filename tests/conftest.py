@@ -39,8 +39,13 @@ MAX_LENGTH = 40  # of the model in model_folder
 
 
 @pytest.fixture(autouse=True)
-def _fixed_seed() -> None:
+def _fresh_process() -> Iterator[None]:
+    """What a program sets for its whole process must not reach the next test."""
     torch.manual_seed(0)
+    log = logging.getLogger("mt")
+    before = log.level, log.propagate, list(log.handlers)
+    yield
+    log.level, log.propagate, log.handlers[:] = before
 
 
 @pytest.fixture(scope="session")

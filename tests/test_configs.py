@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from mt import corpus, train
+from mt import sources, train
 from mt.corpus import Cleaning
 from mt.model import Transformer
 from mt.module import TranslationModule
@@ -70,14 +70,14 @@ def test_every_combination_composes(data: str, model: str) -> None:
     cfg = resolved("train", f"data={data}", f"model={model}")
     Transformer(**{**cfg["model"], "vocab_size": 8, "N": 1, "d_ff": 8})
     Cleaning(**cfg["data"]["clean"])
-    corpus.make_source(**cfg["data"]["source"])
+    sources.make_source(**cfg["data"]["source"])
     SearchOptions(cfg["search"]["beam_size"], cfg["search"]["alpha"])
 
 
 @pytest.mark.parametrize("data", members("data"))
 def test_evaluation_composes_with_every_data(data: str) -> None:
     cfg = resolved("evaluate", f"data={data}")
-    corpus.make_source(**cfg["data"]["source"])
+    sources.make_source(**cfg["data"]["source"])
     assert cfg["search"]["beam_size"] == [1, 4]  # greedy and the paper's beam side by side
     assert cfg["search"]["alpha"] == 0.6
 
@@ -157,7 +157,7 @@ def test_training_keys_are_the_modules() -> None:
 def test_data_keys_are_the_sources_and_the_rules(data: str) -> None:
     cfg = resolved("train", f"data={data}")["data"]
     assert set(cfg["clean"]) == parameters(Cleaning)
-    kind = {"hub": corpus.Hub, "files": corpus.Files, "phrasebook": corpus.Phrasebook}
+    kind = {"hub": sources.Hub, "files": sources.Files, "phrasebook": sources.Phrasebook}
     assert set(cfg["source"]) - {"kind"} == parameters(kind[cfg["source"]["kind"]])
 
 

@@ -9,8 +9,9 @@ import torch
 
 from mt import phrasebook, tokenizer
 from mt.batching import Batch
-from mt.corpus import Cleaning, Phrasebook
+from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
+from mt.sources import Phrasebook
 from mt.tokenizer import EOS, Tokenizer
 
 

@@ -252,7 +252,7 @@ def test_as_a_process(model_folder: Path, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0
-    warning = r"mt\.evaluate: sentence 2 of the batch: \d+ tokens, .*\n"
+    warning = r"mt\.evaluate: a line of \d+ tokens, .*\n"
     assert re.fullmatch(f"({warning}){{2}}", done.stderr), done.stderr  # of greedy and of beam 4
     [folder] = (tmp_path / "outputs" / "evaluate").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [

@@ -11,11 +11,12 @@ import torch.nn.functional as F
 
 from mt import metrics, phrasebook, tokenizer
 from mt.batching import collate
-from mt.corpus import Cleaning, Phrasebook
+from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.model import Transformer
 from mt.module import TranslationModule
 from mt.schedule import learning_rate
+from mt.sources import Phrasebook
 from mt.tokenizer import Tokenizer
 from mt.translator import Translator
 

@@ -143,7 +143,7 @@ def test_a_line_of_ten_thousand_words_is_one_line_with_a_warning(greedy: Transla
     assert done.code == 0
     assert done.out.count("\n") == 2
     [warning] = done.err.splitlines()
-    assert warning.startswith("mt.translate: sentence 1 of the batch: ")
+    assert warning.startswith("mt.translate: a line of 10000 tokens, 'a a a")
     assert "parts" in warning
 
 
