@@ -44,6 +44,7 @@ def evaluate(
     references: list[str],
     options: SearchOptions,
     batch_size: int,
+    german: bool,
 ) -> tuple[list[str], dict[str, Any]]:
     """Hypotheses, and their scores and speed; tokens are the model's, eos counted."""
     start = time.perf_counter()
@@ -57,7 +58,7 @@ def evaluate(
     return hypotheses, {
         "beam_size": options.beam_size,
         "alpha": options.alpha,
-        "scores": [score._asdict() for score in metrics.all_scores(hypotheses, references)],
+        "scores": [score._asdict() for score in metrics.all_scores(hypotheses, references, german)],
         "output_tokens": tokens,
         "seconds": round(seconds, 3),
         "tokens_per_second": round(tokens / seconds, 1),
@@ -85,10 +86,10 @@ def render(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _check_languages(cfg: DictConfig, languages: list[str] | None) -> None:
+def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
     """ValueError when data of the other direction are about to be scored."""
     given = [str(cfg.data.source.src), str(cfg.data.source.tgt)]
-    if cfg.src is None and languages is not None and given == languages[::-1] != languages:
+    if cfg.src is None and given == languages[::-1] != languages:
         raise ValueError(
             f"the model translates {' to '.join(languages)}, the data are {' to '.join(given)}: "
             f"set data.source.src={languages[0]} data.source.tgt={languages[1]}"
@@ -105,7 +106,9 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     loaded = checkpoint.load(path, pick_device(str(cfg.device)))
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])
     sources, references, name = read_test_set(cfg)
-    _check_languages(cfg, loaded.config.get("languages"))
+    languages = loaded.config.get("languages") or ["en", "de"]
+    _check_languages(cfg, languages)
+    german = languages[1] == "de" or not languages[1].isalpha()  # a column's number says nothing
     report: dict[str, Any] = {
         "model": str(path),
         "model_sha256": checkpoint.digest(path),
@@ -120,7 +123,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
     for option in options:
         hypotheses, result = evaluate(
-            translator, sources, references, option, cfg.search.batch_size
+            translator, sources, references, option, cfg.search.batch_size, german
         )
         file = run_dir / f"hypotheses.beam{option.beam_size}.txt"
         file.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")

@@ -113,7 +113,11 @@ def opened_output(path: str | None) -> Iterator[TextIO]:
         raise FileNotFoundError(f"{target}: there is no folder {target.parent}")
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+        stream = partial.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OSError(f"{target} cannot be written: {error.strerror}") from None
+    try:
+        with stream:
             yield stream
         partial.replace(target)
     finally:

@@ -176,3 +176,8 @@ def test_no_score_is_a_bare_bleu() -> None:
 def test_sentences_must_match_one_to_one(measure, hypotheses, references, message) -> None:
     with pytest.raises(ValueError, match=message):
         measure(hypotheses, references)
+
+
+def test_compounds_are_split_in_german_alone():
+    names = [score.name for score in metrics.all_scores(["a b"], ["a b"], german=False)]
+    assert names == ["sacreBLEU", "chrF", "TER"]
