@@ -24,6 +24,7 @@ class Saving(pl.Callback):
         self.kept: list[str] = []
         self.best = float("-inf")
         self.step = 0
+        self.due = False  # a step checkpoint
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # Ranks that were started apart may each have thought of a folder of their own.
@@ -32,14 +33,22 @@ class Saving(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.step = trainer.global_step
 
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # At a batch's end Lightning has not counted it yet: 2.4 would accumulate one batch too many
+        # after a restart from there.
+        if self.due:
+            self.due = False
+            self.save_step(trainer)
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any,
         batch_idx: int,
     ) -> None:  # fmt: skip
         step = trainer.global_step
         whole, self.step = step != self.step, step
-        if whole and step % self.checkpoint_every == 0:
-            self.save_step(trainer)
+        self.due = whole and step % self.checkpoint_every == 0
         # Lightning counts batches, which say nothing of steps where an epoch ends with fewer
         # batches than a step accumulates: the interval is set to what the next check must find.
         trainer.val_check_batch = 1 if whole and step % self.validate_every == 0 else NEVER
