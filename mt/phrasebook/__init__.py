@@ -42,7 +42,7 @@ def expand() -> list[tuple[str, str]]:
 
 
 def load(split: str) -> list[tuple[str, str]]:
-    """Return the pairs of a split: "train", "validation" or "test"."""
+    """Return the pairs of a split, "train", "validation" or "test": phrases first, then a mix."""
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}, expected one of: {', '.join(SPLITS)}")
     return list(_splits()[split])
@@ -77,14 +77,18 @@ def choose(component: list[tuple[str, str]]) -> str:
     sentences = {normalise(english) for english, _ in component}
     if sentences & {normalise(english) for english in SHOWCASE}:
         return "train"
-    digest = hashlib.sha256(min(sentences).encode()).digest()
-    part = int.from_bytes(digest[:4], "big") % _PARTS
+    part = int.from_bytes(_digest(min(sentences))[:4], "big") % _PARTS
     return "validation" if part < _VALIDATION else "test" if part < _TEST else "train"
 
 
 @cache
 def _splits() -> dict[str, list[tuple[str, str]]]:
     splits: dict[str, list[tuple[str, str]]] = {name: [] for name in SPLITS}
-    for component in components(list(dict.fromkeys(phrases() + expand()))):
+    shuffled = sorted(expand(), key=lambda pair: _digest(pair[0]))  # the first n are a fair sample
+    for component in components(list(dict.fromkeys(phrases() + shuffled))):
         splits[choose(component)] += component
     return splits
+
+
+def _digest(sentence: str) -> bytes:
+    return hashlib.sha256(sentence.encode()).digest()
