@@ -32,6 +32,8 @@ class Saving(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.step = trainer.global_step
+        # A run resumed from an old checkpoint finds that later ones have pushed some out.
+        self.kept = [name for name in self.kept if (self.folder / name).is_file()]
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -39,7 +41,6 @@ class Saving(pl.Callback):
         # At a batch's end Lightning has not counted it yet: 2.4 would accumulate one batch too many
         # after a restart from there.
         if self.due:
-            self.due = False
             self.save_step(trainer)
 
     def on_train_batch_end(
@@ -68,6 +69,7 @@ class Saving(pl.Callback):
 
     def save_step(self, trainer: pl.Trainer) -> None:
         """Write step-NNNNNNNN.ckpt, then remove the oldest if there is one too many."""
+        self.due = False
         name = f"step-{trainer.global_step:08d}.ckpt"
         self.kept = [old for old in self.kept if old != name] + [name]
         outdated, self.kept = self.kept[: -self.keep], self.kept[-self.keep :]
@@ -80,7 +82,8 @@ class Saving(pl.Callback):
         return [self.folder / name for name in self.kept]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kept": list(self.kept), "best": self.best}
+        return {"kept": list(self.kept), "best": self.best, "due": self.due}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.kept, self.best = state_dict["kept"], state_dict["best"]
+        self.due = state_dict["due"]

@@ -1,7 +1,7 @@
 """python -m mt.train: train a Transformer as conf/train.yaml says (Hydra).
 
-A run directory holds config.yaml, tokenizer.model, train.log, checkpoints/, logs/ and, in the
-end, model/, the model folder.
+A run directory holds config.yaml, tokenizer.model and .vocab, train.log, checkpoints/, logs/ and,
+in the end, model/, the model folder.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def _run_dir(ckpt: str | None, new: str) -> str:
     if ckpt is None:
         return new
     if ckpt != "last":
-        return str(Path(str(ckpt)).parent.parent)
+        return str(Path(str(ckpt)).absolute().parent.parent)
     newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_age, default=None)
     return str(newest.parent.parent) if newest else new
 
@@ -153,6 +153,8 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     """
     _check_numbers(cfg)
     resume = resume_path(run_dir, str(cfg.ckpt)) if cfg.ckpt else None
+    if resume is not None and resume.absolute().parent.parent != run_dir.absolute():
+        raise ValueError(f"ckpt={cfg.ckpt} goes on in its own folder: leave out hydra.run.dir")
     if resume is None and list(run_dir.glob("checkpoints/*.ckpt")):
         raise ValueError(f"{run_dir} holds a run: add ckpt=last to go on, or name another folder")
     cleaning = Cleaning(**_plain(cfg.data.clean))
@@ -246,8 +248,10 @@ def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl
         "enable_model_summary": False,
     }
     theirs = _plain(cfg.trainer)
-    if taken := sorted(ours.keys() & theirs.keys()):
-        raise ValueError(f"trainer.{taken[0]} is set by mt.train itself and cannot be given")
+    # These would break exact resume or leave the model without its scores; data.limit does not.
+    refused = {"limit_train_batches", "limit_val_batches", "overfit_batches", "fast_dev_run"}
+    if taken := sorted((ours.keys() | refused) & theirs.keys()):
+        raise ValueError(f"trainer.{taken[0]} is mt.train's own business and cannot be given")
     return pl.Trainer(**theirs, **ours)
 
 
@@ -286,7 +290,7 @@ class Interruption(pl.Callback):
             cast("TranslationModule", pl_module).stop_requested = True
             signal.signal(signum, signal.default_int_handler)
             if trainer.is_global_zero:
-                log.warning("stopping after this step, once the checkpoint is written")
+                log.warning("stopping after this step, and a validation under way; again: at once")
 
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, handle)
@@ -334,6 +338,13 @@ def write_model(run: Run, run_dir: Path) -> None:
     After an interruption it holds the weights as they are, at once.
     """
     trainer, module, data, saving, _, _ = run
+
+    def save(training: dict[str, Any]) -> None:
+        if trainer.is_global_zero:
+            model, tok = module.model, module.tokenizer
+            folder = run_dir / "model"
+            checkpoint.save(folder, model, tok, module.max_length, module.languages, training)
+
     about: dict[str, Any] = {
         "command": " ".join(["python -m mt.train", *HydraConfig.get().overrides.task]),
         "training pairs": len(data.train),
@@ -344,17 +355,15 @@ def write_model(run: Run, run_dir: Path) -> None:
         module.model.load_state_dict(checkpoint.average(paths))
         about["mean of checkpoints"] = ", ".join(path.stem for path in paths)
         log.info(f"the model is the mean of {about['mean of checkpoints']}")
+    save(about)
+    if not module.stopped:  # the model is safe: its scores are added to its card
         trainer.validate(module, datamodule=data, verbose=False)
         values = trainer.callback_metrics
         about["validation perplexity"] = round(float(values["val_ppl"]), 3)
         about["validation sacreBLEU"] = round(float(values["val_bleu"]), 2)
         about["signature"] = metrics.bleu(["x"], ["x"]).signature
-    if trainer.is_global_zero:
-        folder = run_dir / "model"
-        checkpoint.save(
-            folder, module.model, module.tokenizer, module.max_length, module.languages, about
-        )
-        log.info(f"model folder: {folder}")
+        save(about)
+    log.info(f"model folder: {run_dir / 'model'}")
 
 
 def set_up_logging() -> None:

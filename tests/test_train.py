@@ -248,15 +248,18 @@ def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.Monk
         file.write_bytes(b"")
         os.utime(file, (1000 + age, 1000 + age))
     assert train._run_dir("last", "outputs/new") == "outputs/x/a"
-    assert train._run_dir("outputs/x/b/checkpoints/last.ckpt", "new") == "outputs/x/b"
+    assert train._run_dir("outputs/x/b/checkpoints/last.ckpt", "new") == str(
+        tmp_path / "outputs/x/b"
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ("trainer.max_steps=-1", "trainer.max_steps=-1"),
-        ("+trainer.accumulate_grad_batches=3", "trainer.accumulate_grad_batches is set by"),
-        ("+trainer.max_epochs=1", "trainer.max_epochs is set by"),
+        ("+trainer.accumulate_grad_batches=3", "trainer.accumulate_grad_batches is mt.train's"),
+        ("+trainer.max_epochs=1", "trainer.max_epochs is mt.train's"),
+        ("+trainer.limit_train_batches=3", "trainer.limit_train_batches is mt.train's"),
         ("data.limit=1 trainer.devices=2", "too few for 2 devices"),
     ],
 )
@@ -272,6 +275,15 @@ def test_what_cannot_be_trained_is_refused(
     assert run([*args, *change.split()], monkeypatch) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_goes_on_in_its_own_folder(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert run(arguments(corpus, tmp_path / "a", trainer__max_steps=1), monkeypatch) == 0
+    args = [*arguments(corpus, tmp_path / "b"), f"ckpt={tmp_path / 'a/checkpoints/last.ckpt'}"]
+    assert run(args, monkeypatch) == 2
+    assert "leave out hydra.run.dir" in capsys.readouterr().err
 
 
 def test_a_checkpoint_outside_of_a_run_is_refused(
