@@ -57,4 +57,8 @@ def start(program: str, main: Callable[[], None]) -> None:
     """Call what Hydra has decorated; a command line that Hydra refuses is a user's error."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises, instead of ending with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
-        main()
+        try:
+            main()
+        except KeyboardInterrupt:
+            print(f"{program}: interrupted", file=sys.stderr)
+            sys.exit(130)

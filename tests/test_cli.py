@@ -32,6 +32,20 @@ def test_other_errors_and_a_wish_for_the_traceback_pass(monkeypatch: Any) -> Non
         raise ValueError("six")
 
 
+def test_ctrl_c_before_there_is_something_to_save_is_one_line(
+    capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # which start() sets for its whole process
+
+    def main() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        cli.start("mt.x", main)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "mt.x: interrupted\n"
+
+
 def test_only_empty_folders_below_outputs_go(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     run, own = Path("outputs/a/run"), Path("mine/run")
