@@ -53,6 +53,17 @@ def user_errors(program: str, *kinds: type[BaseException]) -> Iterator[None]:
         sys.exit(2)
 
 
+@contextmanager
+def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iterator[None]:
+    """``user_errors``, and whatever stops a run before it begins leaves no empty folder."""
+    with user_errors(program, *kinds):
+        try:
+            yield
+        except BaseException:
+            remove_empty(run_dir)
+            raise
+
+
 def start(program: str, main: Callable[[], None]) -> None:
     """Call what Hydra has decorated; a command line that Hydra refuses is a user's error."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises, instead of ending with status 1

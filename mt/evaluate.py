@@ -139,12 +139,8 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
     run_dir = cli.run_folder()
-    with cli.user_errors("mt.evaluate", *cli.USER_ERRORS):
-        try:
-            run(cfg, run_dir)
-        except BaseException:
-            cli.remove_empty(run_dir)
-            raise
+    with cli.setting_up("mt.evaluate", run_dir, *cli.USER_ERRORS):
+        run(cfg, run_dir)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from torch import Tensor
 
 NEVER = 2**62  # batches
 
@@ -57,8 +56,7 @@ class Saving(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.state.fn != "fit":
             return
-        score = trainer.callback_metrics["val_bleu"]
-        value = float(score) if isinstance(score, Tensor | float) else float("-inf")
+        value = float(trainer.callback_metrics["val_bleu"])
         if value > self.best:
             self.best = value
             trainer.save_checkpoint(self.folder / "best.ckpt")

@@ -271,7 +271,7 @@ def _check_resume(path: Path, module: TranslationModule, max_steps: int) -> None
         raise ValueError(
             f"{path} is of another model, {shape}, than the configuration's, {module.model.config}"
         )
-    if 0 <= max_steps <= found["global_step"]:
+    if max_steps <= found["global_step"]:
         raise ValueError(
             f"nothing left to train: {path} is at step {found['global_step']:,}, and "
             f"trainer.max_steps={max_steps} is a total, resumed steps included; raise it to go on"
@@ -382,12 +382,8 @@ def main(cfg: DictConfig) -> None:
     set_up_logging()
     if _rank() != 0:
         cli.remove_empty(run_dir)  # started apart, this rank has made one that rank 0 may not use
-    with cli.user_errors("mt.train", *USER_ERRORS):
-        try:
-            run = set_up(cfg, run_dir)
-        except BaseException:
-            cli.remove_empty(run_dir)
-            raise
+    with cli.setting_up("mt.train", run_dir, *USER_ERRORS):
+        run = set_up(cfg, run_dir)
     sys.exit(train(cfg, run, run_dir))
 
 

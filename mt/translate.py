@@ -103,12 +103,12 @@ def opened_output(path: str | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     target = Path(path).resolve()  # a link stays a link
-    if target.exists() and not target.is_file() and not target.is_dir():  # a pipe or a device
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder, not a file")
+    if target.exists() and not target.is_file():  # a pipe or a device
         with target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder, not a file")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {target.parent}")
     partial = target.with_name(f".{target.name}.{os.getpid()}")

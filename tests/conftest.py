@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from mt import checkpoint
+from mt import checkpoint, phrasebook
 from mt import tokenizer as tokenizers
 from mt.model import Transformer
 from mt.tokenizer import Tokenizer
@@ -61,6 +61,12 @@ def worked_examples() -> dict[str, Any]:
 def small_tokenizer() -> Tokenizer:
     """A vocabulary of PAIRS."""
     return tokenizers.train(itertools.chain.from_iterable(PAIRS), VOCAB_SIZE)
+
+
+@pytest.fixture(scope="session")
+def bpe() -> Tokenizer:
+    """A vocabulary of the phrasebook's hand-written pairs."""
+    return tokenizers.train(itertools.chain.from_iterable(phrasebook.phrases()), 300)
 
 
 @pytest.fixture(scope="session")

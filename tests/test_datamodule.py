@@ -7,17 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from mt import phrasebook, tokenizer
+from mt import phrasebook
 from mt.batching import Batch
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.sources import Phrasebook
 from mt.tokenizer import EOS, Tokenizer
-
-
-@pytest.fixture(scope="module")
-def bpe() -> Tokenizer:
-    return tokenizer.train((side for pair in phrasebook.phrases() for side in pair), 300)
 
 
 def data(bpe: Tokenizer, folder: Path, rank: int = 0, world_size: int = 1, **changes: Any) -> Any:

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 
-from mt import metrics, phrasebook, tokenizer
+from mt import metrics
 from mt.batching import collate
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
@@ -21,11 +21,6 @@ from mt.tokenizer import Tokenizer
 from mt.translator import Translator
 
 SHAPE = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.0}
-
-
-@pytest.fixture(scope="module")
-def bpe() -> Tokenizer:
-    return tokenizer.train((side for pair in phrasebook.phrases() for side in pair), 300)
 
 
 def data(bpe: Tokenizer, folder: Path, **changes: Any) -> TranslationData:
