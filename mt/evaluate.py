@@ -28,12 +28,12 @@ def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     if (cfg.src is None) != (cfg.ref is None):
         raise ValueError("src and ref go together: a file of sources and one of references")
     if cfg.src is not None:
-        source = make_source("files", test=[cfg.src, cfg.ref])
+        source = make_source({"kind": "files", "test": [cfg.src, cfg.ref]})
         return *corpus.texts(source, "test", cfg.limit), f"{cfg.src} / {cfg.ref}"
     if cfg.split not in SPLITS:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
-    source = make_source(**cfg.data.source)
-    given = cfg.data.source.get(cfg.split) or cfg.data.source.get("path") or cfg.data.source.kind
+    source = make_source(cfg.data)
+    given = cfg.data.get(cfg.split) or cfg.data.get("path") or cfg.data.kind
     name = f"{given} ({cfg.split})"
     return *corpus.texts(source, cfg.split, cfg.limit), name
 
@@ -88,11 +88,11 @@ def render(report: dict[str, Any]) -> str:
 
 def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
     """ValueError when data of the other direction are about to be scored."""
-    given = [str(cfg.data.source.src), str(cfg.data.source.tgt)]
+    given = [str(cfg.data.src), str(cfg.data.tgt)]
     if cfg.src is None and given == languages[::-1] != languages:
         raise ValueError(
             f"the model translates {' to '.join(languages)}, the data are {' to '.join(given)}: "
-            f"set data.source.src={languages[0]} data.source.tgt={languages[1]}"
+            f"set data.src={languages[0]} data.tgt={languages[1]}"
         )
 
 

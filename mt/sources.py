@@ -11,8 +11,8 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,12 +36,18 @@ class Source(Protocol):
         """What the pairs depend on, in JSON's types: another identity, other pairs."""
 
 
-def make_source(kind: str, **options: Any) -> Source:
-    """The source that ``conf/data`` describes; ValueError for a kind that does not exist."""
-    kinds: dict[str, type] = {"hub": Hub, "files": Files, "phrasebook": Phrasebook}
+def make_source(data: Mapping[Any, Any]) -> Source:
+    """The source that ``conf/data`` describes by its ``kind`` and the options of that kind.
+
+    Other keys are not the source's business. ValueError for a kind that does not exist.
+    """
+    kinds: dict[str, Any] = {"hub": Hub, "files": Files, "phrasebook": Phrasebook}
+    kind = data["kind"]
     if kind not in kinds:
-        raise ValueError(f"data.source.kind={kind!r}: must be one of {', '.join(kinds)}")
-    return kinds[kind](**options)
+        raise ValueError(f"data.kind={kind!r}: must be one of {', '.join(kinds)}")
+    names = {field.name for field in fields(kinds[kind])}
+    source: Source = kinds[kind](**{key: data[key] for key in data if key in names})
+    return source
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,12 @@ class Files:
     def _locate(self, split: str) -> tuple[str, list[Path]]:
         place = getattr(self, split)
         if not place:
-            raise ValueError(f"data.source.{split} is not set: name its files")
+            raise ValueError(f"data.{split} is not set: name its files")
         if isinstance(place, int | float):
-            raise ValueError(f"data.source.{split}={place}: must name files; quote a number")
+            raise ValueError(f"data.{split}={place}: must name files; quote a number")
         if not isinstance(place, str):
             if len(place) != 2:
-                raise ValueError(f"data.source.{split}={list(place)}: must name two files")
+                raise ValueError(f"data.{split}={list(place)}: must name two files")
             return "lines", [_existing(Path(str(p))) for p in place]
         for suffix, kind in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
             if place.removesuffix(".gz").endswith(suffix):
@@ -190,8 +196,8 @@ class Hub:
             raise ConnectionError(
                 f"the data set {self.path!r} ({self.config}, {split}) could not be loaded: "
                 f"{silence or _first_line(error)}. To train on files of your own: python -m "
-                "mt.train data=files data.source.train=PREFIX data.source.validation=PREFIX "
-                "(PREFIX.en, PREFIX.de); to use a copy of the set: data.source.path=FOLDER; "
+                "mt.train data=files data.train=PREFIX data.validation=PREFIX "
+                "(PREFIX.en, PREFIX.de); to use a copy of the set: data.path=FOLDER; "
                 "to try the built-in corpus: make quickstart"
             ) from None
         names = found.column_names

@@ -159,18 +159,17 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
         raise ValueError(f"{run_dir} holds a run: add ckpt=last to go on, or name another folder")
     cleaning = Cleaning(**_plain(cfg.data.clean))
     options = _plain(cfg.training)
-    del options["tokens_per_step"]
     options |= {
         "model": _plain(cfg.model),
         "seed": cfg.seed,
         "max_length": cleaning.max_length or 256,
-        "languages": [str(cfg.data.source.src), str(cfg.data.source.tgt)],
+        "languages": [str(cfg.data.src), str(cfg.data.tgt)],
         "search": _plain(cfg.search),
     }
     with torch.device("meta"):  # checks the numbers, takes no memory
         stand_in = SimpleNamespace(vocab_size=4, encode=lambda _: [])
         TranslationModule(cast("Tokenizer", stand_in), **options)
-    source = make_source(**_plain(cfg.data.source))
+    source = make_source(_plain(cfg.data))
     for split in ("train", "validation"):
         source.identity(split)
 
@@ -178,7 +177,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     interruption = Interruption()
     trainer = _trainer(cfg, run_dir, [saving, Progress(), interruption])
     accumulate, max_tokens = split_step(
-        cfg.training.tokens_per_step, cfg.data.max_tokens, trainer.world_size
+        cfg.data.tokens_per_step, cfg.data.max_tokens, trainer.world_size
     )
     trainer.accumulate_grad_batches = accumulate
 

@@ -1,6 +1,6 @@
 """Train the tokenizer of conf/train.yaml's data without training a model.
 
-python scripts/train_tokenizer.py data=files data.source.train=PREFIX tokenizer.vocab_size=8000
+python scripts/train_tokenizer.py data=files data.train=PREFIX tokenizer.vocab_size=8000
 """
 
 import hydra
@@ -15,7 +15,7 @@ def main(cfg: DictConfig) -> None:
     cli.remove_empty(cli.run_folder())  # there is no run
     train.set_up_logging()
     with cli.user_errors("train_tokenizer", *train.USER_ERRORS):
-        source = make_source(**cfg.data.source)
+        source = make_source(cfg.data)
         path = train.tokenizer_path(cfg, source)
         if path.exists():
             raise FileExistsError(f"{path} exists: delete it, or give another tokenizer.path")

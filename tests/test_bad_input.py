@@ -19,8 +19,8 @@ from mt import checkpoint
 ROOT = Path(checkpoint.__file__).parents[1]
 TRAIN = {
     "data": "files",
-    "data.source.train": "corpus/train",
-    "data.source.validation": "corpus/validation",
+    "data.train": "corpus/train",
+    "data.validation": "corpus/validation",
     "model": "tiny",
     "tokenizer.vocab_size": str(VOCAB_SIZE),
     "trainer.accelerator": "cpu",
@@ -30,7 +30,7 @@ TRAIN = {
 }
 EVALUATE = {
     "data": "files",
-    "data.source.test": "corpus/test",
+    "data.test": "corpus/test",
     "device": "cpu",
     "hydra.run.dir": "outputs/run",
 }
@@ -103,7 +103,7 @@ SETTINGS = [
     ("training.warmup_steps=0", r"warmup_steps=0: must be"),
     ("training.beta1=2", r"beta1=2: must be"),
     ("training.eps=-1", r"eps=-1: must be"),
-    ("training.tokens_per_step=0", r"tokens_per_step=0: must be"),
+    ("data.tokens_per_step=0", r"tokens_per_step=0: must be"),
     ("data.max_tokens=-5", r"max_tokens=-5: must be"),
     ("data.max_tokens=x", r"max_tokens='x': must be"),
     ("data.workers=-1", r"workers=-1: must be"),
@@ -112,14 +112,14 @@ SETTINGS = [
     ("data.clean.max_length=0", r"max_length=0: must be"),
     ("data.clean.max_ratio=x", r"max_ratio='x': must be"),
     ("data.clean.empty=maybe", r"empty='maybe': must be"),
-    ("data.source.kind=web", r"kind='web': must be one of hub, files, phrasebook"),
-    ("data.source.train=null", r"data.source.train is not set"),
-    ("data.source.validation=null", r"data.source.validation is not set"),
-    ("data.source.train=[one]", r"data.source.train=\['one'\]: must name two files"),
-    ("data.source.train=5", r"data.source.train=5"),
-    ("data.source.train=gone", r"no such file: gone.en or gone.en.gz"),
-    ("data.source.validation=gone", r"no such file: gone.en or gone.en.gz"),
-    ("data.source.train=gone.tsv", r"no such file: gone.tsv"),
+    ("data.kind=web", r"kind='web': must be one of hub, files, phrasebook"),
+    ("data.train=null", r"data.train is not set"),
+    ("data.validation=null", r"data.validation is not set"),
+    ("data.train=[one]", r"data.train=\['one'\]: must name two files"),
+    ("data.train=5", r"data.train=5"),
+    ("data.train=gone", r"no such file: gone.en or gone.en.gz"),
+    ("data.validation=gone", r"no such file: gone.en or gone.en.gz"),
+    ("data.train=gone.tsv", r"no such file: gone.tsv"),
     ("tokenizer.vocab_size=100000", r"vocab_size=100000: too large .* at most \d+$"),
     ("tokenizer.vocab_size=3", r"vocab_size=3: too small"),
     ("tokenizer.vocab_size=x", r"vocab_size='x': must be"),
@@ -230,7 +230,7 @@ def test_wrong_training_data(
 ) -> None:
     message = make(corpus_folder)
     before = everything(tmp_path)
-    done = run_module("mt.train", *command(TRAIN, "data.source.train=corpus/bad"))
+    done = run_module("mt.train", *command(TRAIN, "data.train=corpus/bad"))
     assert_one_line(done, "mt.train", message)
     assert_nothing_new(tmp_path, before)
 
@@ -242,7 +242,7 @@ def test_wrong_validation_data(
     """The tokenizer and the training split, each whole, may stay: they are not at fault."""
     message = make(corpus_folder)
     before = everything(tmp_path)
-    done = run_module("mt.train", *command(TRAIN, "data.source.validation=corpus/bad"))
+    done = run_module("mt.train", *command(TRAIN, "data.validation=corpus/bad"))
     assert_one_line(done, "mt.train", message)
     assert_nothing_new(tmp_path, before, but=r"tokenizer/|cache/train-\w+/")
 
@@ -361,7 +361,7 @@ def test_a_broken_model(
         ("limit=0", r"limit=0: must be"),
         ("limit=x", r"limit='x': must be"),
         ("split=dev", r"split=dev: must be one of train, validation, test"),
-        ("split=train", r"data.source.train is not set"),
+        ("split=train", r"data.train is not set"),
         ("src=corpus/test.en", r"src and ref go together"),
         ("ref=corpus/test.de", r"src and ref go together"),
         ("device=banana", r"device 'banana' cannot be used"),
@@ -369,7 +369,7 @@ def test_a_broken_model(
         ("model_path=5", r"5: no such model"),
         ("data=wmt15", r"Could not find 'data/wmt15'"),
         ("banana=1", r"Could not override 'banana'"),
-        ("data.source.test=gone", r"no such file: gone.en or gone.en.gz"),
+        ("data.test=gone", r"no such file: gone.en or gone.en.gz"),
         ("hydra.run.dir=corpus/test.en/run", r"corpus/test.en"),
     ],
 )
@@ -402,7 +402,7 @@ def test_wrong_test_data(
     before = everything(tmp_path)
     defaults: dict[str, Any] = {**EVALUATE, "model_path": str(model_folder)}
     if way == "data":
-        changes = ["data.source.test=corpus/bad"]
+        changes = ["data.test=corpus/bad"]
     else:
         end = ".gz" if make is damaged else ""
         changes = [f"src=corpus/bad.en{end}", f"ref=corpus/bad.de{end}"]
@@ -434,7 +434,7 @@ def test_nothing_here_is_longer_than_the_model_allows(model_folder: Path) -> Non
     ("module", "arguments", "message"),
     [
         ("mt.train", command(TRAIN, "model.N=six"), "N='six'"),
-        ("mt.train", command(TRAIN, "data.source.train=gone"), "no such file: gone.en"),
+        ("mt.train", command(TRAIN, "data.train=gone"), "no such file: gone.en"),
         ("mt.train", command(TRAIN, "banana=1"), "Could not override 'banana'"),
         ("mt.evaluate", command(EVALUATE, "model_path=gone"), "gone: no such model folder"),
         ("mt.evaluate", command(EVALUATE, "banana=1"), "Could not override 'banana'"),

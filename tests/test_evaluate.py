@@ -31,13 +31,13 @@ def evaluate(run_module: RunModule, corpus_folder: Path, model_folder: Path) -> 
     def call(*changes: str) -> Done:
         values = {
             "data": "files",
-            "data.source.test": "corpus/test",
+            "data.test": "corpus/test",
             "model_path": str(model_folder),
             "device": "cpu",
             "hydra.run.dir": "out",
         } | dict(change.split("=", 1) for change in changes)
         if values["data"] != "files":
-            del values["data.source.test"]
+            del values["data.test"]
         return run_module("mt.evaluate", *(f"{name}={value}" for name, value in values.items()))
 
     return call
@@ -77,7 +77,7 @@ def test_the_report_says_all(evaluate: RunModule, tmp_path: Path, model_folder: 
     ids = loaded.tokenizer.encode([en for en, _ in TEST])
     assert report["source_tokens"] == sum(len(row) + 1 for row in ids)
     assert report["config"]["search"] == {"beam_size": [1, 4], "alpha": 0.7, "batch_size": 64}
-    assert report["config"]["data"]["source"]["test"] == "corpus/test"
+    assert report["config"]["data"]["test"] == "corpus/test"
     assert report["config"]["data"]["cache_dir"] == str(tmp_path / "cache")  # resolved
     assert report["versions"] == {"torch": torch.__version__, "sacrebleu": sacrebleu.__version__}
 
@@ -148,7 +148,7 @@ def test_one_beam_size_is_enough(evaluate: RunModule, beam_size: str, columns: l
 def test_src_and_ref_take_the_place_of_the_data(evaluate: RunModule, tmp_path: Path) -> None:
     """No split of the data is read then, which may not even exist."""
     done = evaluate(
-        "src=corpus/validation.en", "ref=corpus/validation.de", "data.source.test=gone", "limit=2"
+        "src=corpus/validation.en", "ref=corpus/validation.de", "data.test=gone", "limit=2"
     )
     assert done.code == 0, done
     report = read_report(tmp_path)
@@ -173,8 +173,8 @@ def test_lines_stay_lines(evaluate: RunModule, tmp_path: Path) -> None:
     [
         (["limit=3"], 3),
         (["limit=1000"], 4),
-        (["split=validation", "data.source.validation=corpus/validation"], 6),
-        (["split=train", "data.source.train=corpus/train", "limit=7"], 7),
+        (["split=validation", "data.validation=corpus/validation"], 6),
+        (["split=train", "data.train=corpus/train", "limit=7"], 7),
     ],
 )
 def test_a_split_and_a_limit(
@@ -197,7 +197,7 @@ def test_the_phrasebook_is_a_test_set(evaluate: RunModule, tmp_path: Path) -> No
 
 
 def test_data_of_the_other_direction_are_refused(evaluate: RunModule) -> None:
-    done = evaluate("data.source.src=de", "data.source.tgt=en", "search.beam_size=1")
+    done = evaluate("data.src=de", "data.tgt=en", "search.beam_size=1")
     assert done.code == 2
     assert "the model translates en to de, the data are de to en" in done.err
 

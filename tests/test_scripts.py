@@ -53,7 +53,7 @@ def test_train_tokenizer_writes_one_and_never_over_one(
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     arguments = [
         "data=files",
-        f"data.source.train={corpus_folder / 'train'}",
+        f"data.train={corpus_folder / 'train'}",
         "tokenizer.vocab_size=100",
         "tokenizer.path=mine.model",
     ]

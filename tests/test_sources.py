@@ -290,11 +290,11 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        (None, "data.source.train is not set"),
-        ("", "data.source.train is not set"),
+        (None, "data.train is not set"),
+        ("", "data.train is not set"),
         (["one"], "must name two files"),
         (["a", "b", "c"], "must name two files"),
-        (5, "data.source.train=5"),
+        (5, "data.train=5"),
     ],
 )
 def test_a_split_that_names_no_files_is_refused(place: Any, message: str) -> None:
@@ -438,8 +438,8 @@ def test_without_the_hub_the_message_says_what_else_to_do(
     for words in (
         "de-en, train",
         "Temporary failure in name resolution",
-        "data=files data.source.train=PREFIX",
-        "data.source.path=FOLDER",
+        "data=files data.train=PREFIX",
+        "data.path=FOLDER",
         "make quickstart",
     ):
         assert words in message
@@ -467,8 +467,10 @@ def test_the_phrasebook_has_two_languages() -> None:
 
 
 def test_a_source_is_made_by_its_kind() -> None:
-    assert sources.make_source("phrasebook", src="de", tgt="en") == Phrasebook("de", "en")
-    assert sources.make_source("files", train="x") == Files(train="x")
-    assert sources.make_source("hub", path="wmt/wmt14", config="de-en") == Hub("wmt/wmt14", "de-en")
+    make = sources.make_source
+    assert make({"kind": "phrasebook", "src": "de", "tgt": "en"}) == Phrasebook("de", "en")
+    assert make({"kind": "files", "train": "x", "workers": 0}) == Files(train="x")
+    hub = {"kind": "hub", "path": "wmt/wmt14", "config": "de-en", "clean": {}}
+    assert make(hub) == Hub("wmt/wmt14", "de-en")
     with pytest.raises(ValueError, match="'web': must be one of hub, files, phrasebook"):
-        sources.make_source("web")
+        make({"kind": "web"})

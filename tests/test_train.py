@@ -39,8 +39,8 @@ def arguments(corpus: Path, run_dir: Path, **changes: Any) -> list[str]:
     """A command line for seconds of training; an epoch is about seven batches."""
     values: dict[str, Any] = {
         "data": "files",
-        "data.source.train": corpus / "train",
-        "data.source.validation": corpus / "valid",
+        "data.train": corpus / "train",
+        "data.validation": corpus / "valid",
         "data.cache_dir": corpus / "cache",
         "tokenizer.path": corpus / "bpe.model",
         "model": "tiny",
@@ -48,7 +48,7 @@ def arguments(corpus: Path, run_dir: Path, **changes: Any) -> list[str]:
         "model.d_model": 16,
         "model.d_ff": 32,
         "model.h": 2,
-        "training.tokens_per_step": 800,
+        "data.tokens_per_step": 800,
         "training.warmup_steps": 50,
         "search.beam_size": 1,
         "validate_every": 100,
@@ -324,9 +324,9 @@ def test_accumulated_micro_batches_are_the_step_in_parts(
     for suffix in ("en", "de"):
         lines = (corpus / f"train.{suffix}").read_text(encoding="utf-8").splitlines()[:24]
         few.with_suffix(f".{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    changes = {"data.source.train": few, "model.P_drop": 0, "trainer.max_steps": 1}
+    changes = {"data.train": few, "model.P_drop": 0, "trainer.max_steps": 1}
     for name, max_tokens in (("whole", 800), ("parts", 150)):
-        more = {**changes, "data.max_tokens": max_tokens, "training.tokens_per_step": 800}
+        more = {**changes, "data.max_tokens": max_tokens, "data.tokens_per_step": 800}
         assert run(arguments(corpus, tmp_path / name, **more), monkeypatch) == 0
     whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     for name in whole:
@@ -357,7 +357,7 @@ def test_two_ranks_take_the_step_of_one(
     Adam divides gradients by their size and would hide a wrong factor; a large eps shows it.
     """
     few = {"data.limit": 40, "data.validation_limit": 7, "model.P_drop": 0, "trainer.max_steps": 1}
-    whole = {"data.max_tokens": 4000, "training.tokens_per_step": 4000}
+    whole = {"data.max_tokens": 4000, "data.tokens_per_step": 4000}
     large = {"training.eps": 0.9, "training.warmup_steps": 1, **whole}
     changes = {**few, **large, "validate_every": 1, "trainer.log_every_n_steps": 1}
     one, two = tmp_path / "one", tmp_path / "two"
