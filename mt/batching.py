@@ -95,18 +95,25 @@ class TokenBudgetSampler(Sampler[list[int]]):
     ) -> None:
         if type(max_tokens) is not int or max_tokens < 1:
             raise ValueError(f"max_tokens={max_tokens!r}: must be a whole number of at least 1")
-        self.lengths = np.stack((src_lengths, tgt_lengths), axis=1).astype(np.int64)
+        lengths = np.stack((src_lengths, tgt_lengths), axis=1)
         self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
         self.epoch, self.start = 0, 0
-        if len(self.lengths) < world_size:
+        if len(lengths) < world_size:
             raise ValueError(
-                f"{len(self.lengths):,} pairs are too few for {world_size} devices: "
+                f"{len(lengths):,} pairs are too few for {world_size} devices: "
                 "each must have one at least"
             )
+        # By the longer side, and within it by the difference of the two, up and down in turn.
+        longer = lengths.max(axis=1)
+        difference = lengths[:, 0].astype(np.int64) - lengths[:, 1]
+        difference *= np.where(longer % 2, 1, -1)
+        self.sorted = np.lexsort((difference, longer))
+        ordered = lengths[self.sorted]
         # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's. However
         # few the pairs, every rank must get a batch.
-        ordered = self.lengths[self._order(np.random.default_rng())]
         self.ends = cut(ordered, max_tokens, max_sentences=max(1, len(ordered) // world_size))
+        changes = (ordered[1:] != ordered[:-1]).any(axis=1)
+        self.groups = np.append(0, np.cumsum(changes))  # pairs of equal lengths, in sorted order
 
     def __len__(self) -> int:
         """Batches an epoch on this rank, the same on every rank."""
@@ -138,9 +145,9 @@ class TokenBudgetSampler(Sampler[list[int]]):
             yield batch.tolist()
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
-        """By the longer side, and within it by the difference of the two, up and down in turn."""
-        src, tgt = self.lengths[:, 0], self.lengths[:, 1]
-        longer = np.maximum(src, tgt)
-        difference = np.where(longer % 2, src - tgt, tgt - src)
-        tie = rng.random(len(src)) if self.shuffle else np.arange(len(src))
-        return np.lexsort((tie, difference, longer))
+        """All pairs sorted, those of equal lengths shuffled."""
+        if not self.shuffle:
+            return self.sorted
+        pairs = len(self.sorted)
+        # Keys that all differ: every machine sorts them alike.
+        return self.sorted[np.argsort(self.groups * pairs + rng.permutation(pairs))]

@@ -7,14 +7,19 @@ memory-mapped from then on.
 import hashlib
 import itertools
 import json
+import logging
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
+import filelock
 import numpy as np
 import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
@@ -23,6 +28,9 @@ from tqdm import tqdm
 from mt.sources import Pair, Source
 from mt.tokenizer import Tokenizer
 
+log = logging.getLogger("mt")
+
+Ids = list[list[int]]
 _FORMAT = 1  # raised when prepared files of older versions must not be reused
 
 
@@ -128,22 +136,51 @@ def prepare(
     """Clean and tokenise a split, or open it where this has been done before.
 
     The cache knows a prepared corpus by its source, tokenizer, rules and limit; it appears whole
-    or not at all. Raises ValueError when no pair is left, and what the source raises.
+    or not at all. Of several processes one prepares and the others wait for it. Raises ValueError
+    when no pair is left, and what the source raises.
     """
     what = [_FORMAT, source.identity(split), asdict(cleaning), limit, split]
     key = hashlib.sha256(json.dumps(what).encode() + tokenizer.proto).hexdigest()[:20]
     folder = Path(cache_dir).expanduser() / f"{split}-{key}"
-    if not (folder / "report.json").is_file():
-        partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
-            _write(partial, first(source.pairs(split), limit), split, tokenizer, cleaning)
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+    if not _is_prepared(folder):
+        with alone(folder):
+            if not _is_prepared(folder):
+                _prepare(folder, first(source.pairs(split), limit), split, tokenizer, cleaning)
     return PreparedCorpus(folder)
+
+
+def _is_prepared(folder: Path) -> bool:
+    return (folder / "report.json").is_file()
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder that is about to be made; it falls with its process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        log.info(f"waiting for another process, which is making {path}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _prepare(
+    folder: Path, pairs: Iterator[Pair], split: str, tokenizer: Tokenizer, cleaning: Cleaning
+) -> None:
+    partial = folder.with_name(f".{folder.name}")
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
+    partial.mkdir()
+    try:
+        _write(partial, pairs, split, tokenizer, cleaning)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write(
@@ -158,11 +195,9 @@ def _write(
         ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer,
         tqdm(desc=f"preparing {split}", unit=" pairs", disable=None) as bar,
     ):
-        while batch := list(itertools.islice(pairs, 10_000)):
-            src = tokenizer.encode([pair[0] for pair in batch])
-            tgt = tokenizer.encode([pair[1] for pair in batch])
+        for block, src, tgt in _encoded(pairs, tokenizer):
             keep = []
-            for i, pair in enumerate(batch):
+            for i, pair in enumerate(block):
                 reason = cleaning.judge(pair, (len(src[i]), len(tgt[i])), seen)
                 if reason is None:
                     keep.append(i)
@@ -170,13 +205,33 @@ def _write(
                     dropped[reason] += 1
             if keep:
                 writer.write_batch({"src": [src[i] for i in keep], "tgt": [tgt[i] for i in keep]})
-            read, kept = read + len(batch), kept + len(keep)
-            bar.update(len(batch))
+            read, kept = read + len(block), kept + len(keep)
+            bar.update(len(block))
         report = {"split": split, "read": read, "kept": kept, "dropped": dropped}
         if not kept:
             raise ValueError(f"no pair is left after cleaning\n{table(report)}")
         writer.finalize()
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+
+
+def _encoded(pairs: Iterator[Pair], tokenizer: Tokenizer) -> Iterator[tuple[list[Pair], Ids, Ids]]:
+    """Pairs in blocks, in their order, with the ids of both sides.
+
+    SentencePiece works on the next blocks, on all cores, while the last one is used.
+    """
+
+    def encode(block: list[Pair]) -> tuple[list[Pair], Ids, Ids]:
+        src, tgt = zip(*block, strict=True)
+        return block, tokenizer.encode(list(src)), tokenizer.encode(list(tgt))
+
+    with ThreadPoolExecutor(2) as pool:
+        ahead: deque[Future[tuple[list[Pair], Ids, Ids]]] = deque()
+        while block := list(itertools.islice(pairs, 10_000)):
+            ahead.append(pool.submit(encode, block))
+            if len(ahead) > 2:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def table(report: dict[str, Any]) -> str:

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 import datasets
 import huggingface_hub
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mt import phrasebook
 
@@ -165,33 +167,41 @@ class Hub:
     tgt: str = "de"
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        for rows in self._load(split).iter(batch_size=1000):
+        for rows in self._rows(split):
             if "translation" in rows:
                 yield from ((t[self.src], t[self.tgt]) for t in rows["translation"])
             else:
                 yield from zip(rows[self.src], rows[self.tgt], strict=True)
 
     def identity(self, split: str) -> list[Any]:
-        shards = [
-            (str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self._mirror_shards(split)
-        ]
-        return ["hub", self.path, self.config, split, self.src, self.tgt, shards]
+        files = self._mirror_shards(split) or Path(self.path).rglob("*")
+        stats = sorted(
+            (str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files if p.is_file()
+        )
+        return ["hub", self.path, self.config, split, self.src, self.tgt, stats]
 
     def _mirror_shards(self, split: str) -> list[Path]:
+        """The files of a folder that has the hub's own layout; none elsewhere."""
         folder = Path(self.path) / (self.config or "")
         return sorted(folder.glob(f"{split}-*.parquet"))
 
+    def _rows(self, split: str) -> Iterator[dict[str, Any]]:
+        """Some rows at a time, by column."""
+        if shards := self._mirror_shards(split):
+            self._check(datasets.Features.from_arrow_schema(_parquet(shards[0]).schema_arrow))
+            for shard in shards:
+                yield from (b.to_pydict() for b in _parquet(shard).iter_batches(batch_size=1000))
+        else:
+            found = self._load(split)
+            self._check(found.features)
+            yield from found.iter(batch_size=1000)
+
     def _load(self, split: str) -> datasets.Dataset:
-        shards = [str(path) for path in self._mirror_shards(split)]
-        silence = None if shards or Path(self.path).is_dir() else _hub_silence(self.path)
+        silence = None if Path(self.path).is_dir() else _hub_silence(self.path)
         if silence:  # without this, `datasets` retries for 23 s before it looks into its cache
             datasets.config.HF_HUB_OFFLINE = True
         try:
-            if shards:
-                files = {split: shards}
-                found = datasets.load_dataset("parquet", data_files=files, split=split)
-            else:
-                found = datasets.load_dataset(self.path, self.config, split=split)
+            return datasets.load_dataset(self.path, self.config, split=split)
         except Exception as error:  # the hub's client has many, changing from version to version
             raise ConnectionError(
                 f"the data set {self.path!r} ({self.config}, {split}) could not be loaded: "
@@ -200,13 +210,20 @@ class Hub:
                 "(PREFIX.en, PREFIX.de); to use a copy of the set: data.path=FOLDER; "
                 "to try the built-in corpus: make quickstart"
             ) from None
-        names = found.column_names
-        nested = found.features["translation"] if "translation" in names else {}
-        known = list(getattr(nested, "languages", nested)) if nested else names
+
+    def _check(self, features: datasets.Features) -> None:
+        nested = features.get("translation", {})
+        known = list(getattr(nested, "languages", nested) or features)
         for side in (self.src, self.tgt):
             if side not in known:
                 raise ValueError(f"{self.path}: no {side!r} among its columns {known}")
-        return found
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise ValueError(f"{path}: not a whole Parquet file: {_first_line(error)}") from None
 
 
 @functools.cache

@@ -3,7 +3,10 @@
 import itertools
 import os
 import re
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +146,9 @@ class Interrupted(Listed):
 
 
 def content(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    """All that lies in it but for locks, which stay behind empty."""
+    paths = (path for path in folder.rglob("*") if path.suffix != ".lock")
+    return sorted(str(path.relative_to(folder)) for path in paths)
 
 
 def as_lists(arrays: list[np.ndarray]) -> list[list[int]]:
@@ -271,7 +276,7 @@ def test_the_second_time_nothing_is_read(small_tokenizer: Tokenizer, cache: Path
     assert source.reads == 1
     assert second.report == first.report
     assert as_lists(second.fetch([3])[0]) == as_lists(first.fetch([3])[0])
-    [folder] = cache.iterdir()
+    [folder] = cache.glob("train-*")
     assert content(folder) == ["pairs.arrow", "report.json"]
 
 
@@ -298,7 +303,7 @@ def test_whatever_a_corpus_depends_on_makes_another(
     renamed = Listed(PAIRS, "another name")
     corpus.prepare(renamed, "train", small_tokenizer, Cleaning(), cache)
     assert renamed.reads == 1
-    assert len(list(cache.iterdir())) == len(ways) + 1
+    assert len(list(cache.glob("[a-z]*"))) == len(ways) + 1
 
 
 def test_a_changed_file_is_read_again(
@@ -350,13 +355,42 @@ def test_what_a_killed_process_left_is_not_used(
     whole = Listed(PAIRS)
     prepared = corpus.prepare(whole, "train", small_tokenizer, Cleaning(), cache)
     assert whole.reads == 1
+    assert not any(name.startswith(".") for name in content(cache))
     assert prepared.report["read"] == len(prepared) == len(PAIRS)
+
+
+def test_of_two_processes_one_prepares_and_the_other_waits(
+    small_tokenizer: Tokenizer, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(Listed):
+        started, go = threading.Event(), threading.Event()
+
+        def pairs(self, split: str) -> Iterator[Pair]:
+            self.started.set()
+            assert self.go.wait(30)
+            yield from super().pairs(split)
+
+    source = Slow(PAIRS)
+
+    def work() -> int:
+        return len(corpus.prepare(source, "train", small_tokenizer, Cleaning(), cache))
+
+    with caplog.at_level("INFO", "mt"), ThreadPoolExecutor(2) as pool:
+        one = pool.submit(work)
+        assert source.started.wait(30)
+        other = pool.submit(work)
+        while "waiting for another process" not in caplog.text:
+            assert not other.done()
+            time.sleep(0.01)
+        source.go.set()
+        assert one.result() == other.result() == len(PAIRS)
+    assert source.reads == 1
 
 
 def test_a_folder_without_its_report_is_made_again(small_tokenizer: Tokenizer, cache: Path) -> None:
     source = Listed(PAIRS)
     corpus.prepare(source, "train", small_tokenizer, Cleaning(), cache)
-    [folder] = cache.iterdir()
+    [folder] = cache.glob("train-*")
     (folder / "report.json").unlink()
     (folder / "pairs.arrow").write_bytes(b"half")
     assert len(corpus.prepare(source, "train", small_tokenizer, Cleaning(), cache)) == len(PAIRS)

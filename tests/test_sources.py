@@ -413,6 +413,24 @@ def test_a_language_that_is_not_there_is_named(
     assert "'en'" in str(caught.value)
 
 
+def test_a_damaged_shard_is_named(mirror: Path) -> None:
+    shard = mirror / "de-en" / "train-00000-of-00002.parquet"
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(
+        ValueError, match=r"train-00000-of-00002\.parquet: not a whole Parquet file"
+    ):
+        list(Hub(str(mirror), "de-en").pairs("train"))
+
+
+def test_a_changed_file_of_another_layout_is_another_corpus(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text("{}\n")
+    source = Hub(str(tmp_path))
+    before = source.identity("train")
+    os.utime(file, (1e9, 1e9))
+    assert source.identity("train") != before
+
+
 def test_a_changed_shard_is_another_corpus(mirror: Path) -> None:
     source = Hub(str(mirror), "de-en")
     before = source.identity("train")
