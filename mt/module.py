@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -18,6 +18,24 @@ from mt.model import Transformer
 from mt.schedule import learning_rate
 from mt.tokenizer import Tokenizer
 from mt.translator import Translator
+
+
+class Diverged(Exception):
+    """Training has left the finite numbers; ``pairs`` are the sentences of this rank's batches
+    that did so, source and target as the model saw them."""
+
+    def __init__(self, what: str, step: int, pairs: list[tuple[str, str]]) -> None:
+        super().__init__(f"{what} at step {step:,}")
+        self.step, self.pairs = step, pairs
+
+
+class _Step(NamedTuple):
+    """What an optimizer step leaves to be read when it has long been computed."""
+
+    number: int
+    totals: Tensor  # [3] over all ranks: target tokens, ranks that want to stop, summed loss
+    batches: list[Batch]  # this rank's micro-batches
+    losses: list[Tensor]  # their summed losses
 
 
 class TranslationModule(pl.LightningModule):
@@ -61,8 +79,9 @@ class TranslationModule(pl.LightningModule):
         self._translator().translate([], **self.search)  # wrong search options show at once
         self.stop_requested: bool = False  # set on any rank that wants training to end soon
         self.stopped: bool = False  # set on every rank when training ends for that
-        self._stopping: Tensor | None = None  # how many ranks want to, as of the step before
-        self._step_tokens = 0
+        self._batches: list[Batch] = []  # of the step under way
+        self._sums: list[Tensor] = []
+        self._last: _Step | None = None
         self._validation = torch.zeros(3, dtype=torch.float64)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -84,7 +103,8 @@ class TranslationModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, nll = self._losses(batch)
-        self._step_tokens += batch.tgt_tokens
+        self._batches.append(batch)
+        self._sums.append(loss.detach())
         self.log("train_loss", loss.detach() / batch.tgt_tokens)
         self.log("train_nll", nll / batch.tgt_tokens)
         # A sum over tokens, which Lightning would divide by the micro-batches of a step:
@@ -95,20 +115,45 @@ class TranslationModule(pl.LightningModule):
         """Make the summed gradients the mean over the target tokens of the whole step.
 
         The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks.
+        Raises Diverged.
         """
-        totals = torch.tensor(
-            [self._step_tokens, self.stop_requested], dtype=torch.float32, device=self.device
-        )
-        self._step_tokens = 0
+        tokens = sum(batch.tgt_tokens for batch in self._batches)
+        totals = torch.tensor([tokens, self.stop_requested, 0.0], device=self.device)
+        totals[2] = torch.stack(self._sums).sum()
         if self.trainer.world_size > 1:
             dist.all_reduce(totals)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, self.trainer.world_size / totals[0])
-        # Every rank reads the same sum, one step late so that nobody waits for it.
-        if self._stopping is not None and self._stopping.item() > 0:
+        # Every rank reads the same sums, one step late so that nobody waits for them.
+        self._check_loss()
+        if self._last is not None and self._last.totals[1].item() > 0:
             self.stopped = self.trainer.should_stop = True
             self.trainer.limit_val_batches = 0  # whoever asked may not wait for a validation
-        self._stopping = totals[1]
+        number = self.trainer.global_step + 1
+        self._last = _Step(number, totals, self._batches, self._sums)
+        self._batches, self._sums = [], []
+
+    def _check_loss(self) -> None:
+        if self._last is None or math.isfinite(self._last.totals[2].item()):
+            return
+        wrong = [
+            batch
+            for batch, loss in zip(self._last.batches, self._last.losses, strict=True)
+            if not math.isfinite(loss.item())
+        ]
+        pairs = [pair for batch in wrong for pair in self._texts(batch)]
+        raise Diverged("the loss is not a finite number", self._last.number, pairs)
+
+    def _texts(self, batch: Batch) -> list[tuple[str, str]]:
+        decode = self.tokenizer.decode
+        return list(zip(decode(batch.src.tolist()), decode(batch.tgt.tolist()), strict=True))
+
+    def check_finite(self) -> None:
+        """Raise Diverged, on all ranks, when the last step or the weights are not worth saving."""
+        self._check_loss()
+        finite = [p.isfinite().all() for p in self.parameters()]
+        if not torch.stack(finite).all():
+            raise Diverged("a weight is not a finite number", self.trainer.global_step, [])
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         (scheduler,) = (config.scheduler for config in self.trainer.lr_scheduler_configs)

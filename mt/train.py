@@ -8,9 +8,7 @@ import hashlib
 import json
 import logging
 import math
-import signal
 import sys
-import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,53 +27,17 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from mt import checkpoint, cli, corpus, metrics, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
-from mt.module import TranslationModule
+from mt.ending import Interruption, end_with_parent, explain, kill_children
+from mt.module import Diverged, TranslationModule
 from mt.progress import Progress
-from mt.saving import NEVER, Saving
+from mt.runs import is_finished, resume_path
+from mt.saving import NEVER, Saving, WholeFiles
 from mt.sources import Source, make_source
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger("mt")
 
 USER_ERRORS = (*cli.USER_ERRORS, MisconfigurationException)
-
-
-# Where things are
-
-
-def _run_dir(ckpt: str | None, new: str) -> str:
-    """The folder of a run: a ``new`` one, or that of the checkpoint it resumes."""
-    if ckpt is None:
-        return new
-    if ckpt != "last":
-        return str(Path(str(ckpt)).absolute().parent.parent)
-    newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_age, default=None)
-    return str(newest.parent.parent) if newest else new
-
-
-OmegaConf.register_new_resolver("run_dir", _run_dir, replace=True)
-
-
-def _age(path: Path) -> float:
-    return path.stat().st_mtime
-
-
-def resume_path(run_dir: Path, ckpt: str) -> Path:
-    """The checkpoint that ``ckpt`` names: a path, or ``last``, the newest one in ``run_dir``.
-
-    Raises FileNotFoundError when it is not there, ValueError when it lies outside of a run.
-    """
-    if ckpt == "last":
-        found = [p for p in run_dir.glob("checkpoints/*.ckpt") if p.stem != "best"]
-        if not found:
-            raise FileNotFoundError(f"ckpt=last: no checkpoint in {run_dir} or in outputs/")
-        return max(found, key=_age)
-    path = Path(ckpt)
-    if not path.is_file():
-        raise FileNotFoundError(f"ckpt={ckpt}: no such file")
-    if path.absolute().parent.name != "checkpoints":
-        raise ValueError(f"ckpt={ckpt}: must lie in its run's folder, as RUN/checkpoints/NAME.ckpt")
-    return path
 
 
 def tokenizer_path(cfg: DictConfig, source: Source) -> Path:
@@ -109,22 +71,22 @@ class Run(NamedTuple):
     module: TranslationModule
     data: TranslationData
     saving: Saving
-    interruption: "Interruption"
+    interruption: Interruption
     resume: Path | None
 
 
 def get_tokenizer(path: Path, vocab_size: int, source: Source) -> Tokenizer:
     """Load the tokenizer, or train it on both sides of the training split if it is not there.
 
-    Rank 0 trains and stores it; the others wait for the file, which appears whole.
+    Of several ranks one trains it and the others wait.
     """
-    if not path.exists() and _rank() == 0:
-        log.info(f"training a tokenizer of {vocab_size:,} pieces, {path}")
-        pairs = corpus.first(source.pairs("train"), None)
-        trained = tokenizer.train((side for pair in pairs for side in pair), vocab_size)
-        tokenizer.save(trained, path)
-    while not path.exists():
-        time.sleep(0.2)
+    if not path.exists():
+        with corpus.alone(path):
+            if not path.exists():
+                log.info(f"training a tokenizer of {vocab_size:,} pieces, {path}")
+                pairs = corpus.first(source.pairs("train"), None)
+                trained = tokenizer.train((side for pair in pairs for side in pair), vocab_size)
+                tokenizer.save(trained, path)
     found = Tokenizer.load(path)
     log.info(f"tokenizer: {path}, {found.vocab_size:,} pieces")
     return found
@@ -152,11 +114,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     Wrong settings and missing files show first: preparing the data may take hours.
     """
     _check_numbers(cfg)
-    resume = resume_path(run_dir, str(cfg.ckpt)) if cfg.ckpt else None
-    if resume is not None and resume.absolute().parent.parent != run_dir.absolute():
-        raise ValueError(f"ckpt={cfg.ckpt} goes on in its own folder: leave out hydra.run.dir")
-    if resume is None and list(run_dir.glob("checkpoints/*.ckpt")):
-        raise ValueError(f"{run_dir} holds a run: add ckpt=last to go on, or name another folder")
+    resume = resume_path(run_dir, None if cfg.ckpt is None else str(cfg.ckpt))
     cleaning = Cleaning(**_plain(cfg.data.clean))
     options = _plain(cfg.training)
     options |= {
@@ -202,9 +160,9 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     if resume is not None:
         _check_resume(resume, module, cfg.trainer.max_steps)
     data.trainer = trainer
-    if trainer.local_rank == 0:
-        data.prepare_data()
-        data.setup("fit")
+    # On every rank, before they know of each other: who waits for them loses patience at last.
+    data.prepare_data()
+    data.setup("fit")
     return Run(trainer, module, data, saving, interruption, resume)
 
 
@@ -242,6 +200,7 @@ def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl
         "val_check_interval": NEVER,  # Saving knows when
         "use_distributed_sampler": False,  # the sampler deals out batches to the ranks itself
         "num_sanity_val_steps": 0,
+        "plugins": [WholeFiles()],
         "enable_checkpointing": False,  # Saving does it
         "enable_progress_bar": False,  # Progress does it
         "enable_model_summary": False,
@@ -270,58 +229,39 @@ def _check_resume(path: Path, module: TranslationModule, max_steps: int) -> None
         raise ValueError(
             f"{path} is of another model, {shape}, than the configuration's, {module.model.config}"
         )
-    if max_steps <= found["global_step"]:
+    step = found["global_step"]
+    if max_steps < step or (max_steps == step and is_finished(path.parent.parent, step)):
         raise ValueError(
-            f"nothing left to train: {path} is at step {found['global_step']:,}, and "
+            f"nothing left to train: {path} is at step {step:,}, and "
             f"trainer.max_steps={max_steps} is a total, resumed steps included; raise it to go on"
         )
-
-
-class Interruption(pl.Callback):
-    """SIGINT and SIGTERM end training after the current step; a second one ends it at once."""
-
-    def __init__(self) -> None:
-        self.signum: int = signal.SIGTERM  # unless this rank hears of another one
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        def handle(signum: int, frame: Any) -> None:
-            self.signum = signum
-            cast("TranslationModule", pl_module).stop_requested = True
-            signal.signal(signum, signal.default_int_handler)
-            if trainer.is_global_zero:
-                log.warning("stopping after this step, and a validation under way; again: at once")
-
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signum, handle)
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signum, signal.default_int_handler)
 
 
 # Running
 
 
 def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
-    """Fit, and write the model folder; the exit status: 0, or 128 plus a signal's number."""
+    """Fit, and write the model folder.
+
+    The exit status: 0; 128 plus a signal's number; 2 where the user has something to change.
+    """
     trainer, module, data, saving, interruption, resume = run
     if trainer.is_global_zero:
-        # Two runs started in the same second must not share a folder.
-        (run_dir / "checkpoints").mkdir(parents=True, exist_ok=resume is not None)
-        OmegaConf.save(cfg, run_dir / "config.yaml", resolve=True)
-        if resume is None:
-            tokenizer.save(module.tokenizer, run_dir / "tokenizer.model")
-        file = logging.FileHandler(run_dir / "train.log", encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        log.addHandler(file)
-        log.info(f"run directory: {run_dir}")
+        _open(cfg, run, run_dir)
     if resume is not None:
         log.info(f"resuming from {resume}")
-    trainer.fit(module, data, ckpt_path=resume)
-    if not module.stopped:
-        saving.save_step(trainer)
-    saving.save_last(trainer)
-    write_model(run, run_dir)
+    try:
+        trainer.fit(module, data, ckpt_path=resume)
+        if not module.stopped:
+            saving.save_step(trainer)
+        saving.save_last(trainer)
+        write_model(run, run_dir)
+    except Diverged as error:  # on all ranks at once
+        print(f"mt.train: error: {explain(error, saving.folder.parent, _rank())}", file=sys.stderr)
+        return 2 if trainer.is_global_zero else 0
+    except BaseException:
+        kill_children(trainer)
+        raise
     if module.stopped:
         log.warning(f"interrupted at step {trainer.global_step:,}; resume with ckpt=last")
     # Lightning kills rank 0, maybe while it still writes, when another rank ends with an error.
@@ -329,6 +269,21 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     if dist.is_initialized():
         dist.destroy_process_group()
     return 128 + interruption.signum if module.stopped and trainer.is_global_zero else 0
+
+
+def _open(cfg: DictConfig, run: Run, run_dir: Path) -> None:
+    """The run directory with what is known beforehand."""
+    # Two runs started in the same second must not share a folder.
+    (run_dir / "checkpoints").mkdir(parents=True, exist_ok=cfg.ckpt is not None)
+    partial = run_dir / ".config.yaml"
+    OmegaConf.save(cfg, partial, resolve=True)
+    partial.replace(run_dir / "config.yaml")
+    if run.resume is None:
+        tokenizer.save(run.module.tokenizer, run_dir / "tokenizer.model")
+    file = logging.FileHandler(run_dir / "train.log", encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(file)
+    log.info(f"run directory: {run_dir}")
 
 
 def write_model(run: Run, run_dir: Path) -> None:
@@ -381,9 +336,12 @@ def main(cfg: DictConfig) -> None:
     set_up_logging()
     if _rank() != 0:
         cli.remove_empty(run_dir)  # started apart, this rank has made one that rank 0 may not use
+        end_with_parent()
     with cli.setting_up("mt.train", run_dir, *USER_ERRORS):
         run = set_up(cfg, run_dir)
-    sys.exit(train(cfg, run, run_dir))
+    with cli.user_errors("mt.train", OSError):  # a full disk: what was saved before is whole
+        status = train(cfg, run, run_dir)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

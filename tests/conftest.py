@@ -139,3 +139,18 @@ def run_module(
     os.environ.pop("HYDRA_FULL_ERROR", None)
     if full_error is not None:
         os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.en, train.de, valid.en, valid.de and a tokenizer, bpe.model."""
+    from training import PAIRS
+
+    folder = tmp_path_factory.mktemp("corpus")
+    for name, pairs in (("train", PAIRS), ("valid", PAIRS[:20])):
+        for side, suffix in enumerate(("en", "de")):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / f"{name}.{suffix}").write_text(lines, encoding="utf-8")
+    sentences = (side for pair in PAIRS for side in pair)
+    tokenizers.save(tokenizers.train(sentences, 400), folder / "bpe.model")
+    return folder

@@ -23,7 +23,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": set(),
     "metrics": set(),
     "progress": {"batching"},
-    "saving": set(),
+    "saving": {"module"},
+    "ending": {"module"},
+    "runs": set(),
     "cli": set(),
     "sources": {"phrasebook"},
     "corpus": {"tokenizer", "sources"},
@@ -39,6 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tokenizer",
         "progress",
         "saving",
+        "ending",
+        "runs",
         "sources",
         "cli",
         "metrics",
@@ -50,10 +54,10 @@ ENTRY_POINTS = {"train", "evaluate", "translate"}
 
 # Library -> the only rooms that may import it.
 CONFINED: dict[str, set[str]] = {
-    "pytorch_lightning": {"datamodule", "module", "progress", "saving", "train"},
+    "pytorch_lightning": {"datamodule", "module", "progress", "saving", "ending", "train"},
     "lightning": set(),  # the same library under its other name: one is enough
-    "hydra": {"cli", "train", "evaluate"},
-    "omegaconf": {"cli", "train", "evaluate"},
+    "hydra": {"cli", "runs", "train", "evaluate"},
+    "omegaconf": {"cli", "runs", "train", "evaluate"},
     "datasets": {"sources", "corpus"},
 }
 # Room -> the only libraries, beside Python's own, that it may import.

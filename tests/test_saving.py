@@ -1,12 +1,16 @@
 """Which checkpoints a run keeps, without a run: a trainer that only counts."""
 
+import errno
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
-from mt.saving import NEVER, Saving
+from mt import saving as savings
+from mt.saving import NEVER, Saving, WholeFiles, interval
 
 
 class Trainer(SimpleNamespace):
@@ -16,8 +20,8 @@ class Trainer(SimpleNamespace):
         torch.save(self.saving.state_dict(), path)
 
 
-def start(folder: Path, keep: int = 2, **state: Any) -> Any:
-    saving = Saving(folder, validate_every=4, checkpoint_every=2, keep=keep)
+def start(folder: Path, keep: int = 2, every: int | str = 2, **state: Any) -> Any:
+    saving = Saving(folder, validate_every=4, checkpoint_every=every, keep=keep)
     if state:
         saving.load_state_dict(state)
     trainer = Trainer(
@@ -26,6 +30,9 @@ def start(folder: Path, keep: int = 2, **state: Any) -> Any:
         is_global_zero=True,
         state=SimpleNamespace(fn="fit"),
         callback_metrics={},
+        lightning_module=SimpleNamespace(check_finite=lambda: None),
+        strategy=SimpleNamespace(broadcast=lambda value: value),
+        world_size=1,
     )
     saving.on_train_start(trainer, None)  # type: ignore[arg-type]
     return trainer
@@ -113,3 +120,71 @@ def test_what_later_checkpoints_have_pushed_out_is_not_averaged(tmp_path: Path) 
         batch(trainer)
     old = {"kept": ["step-00000002", "step-00000006.ckpt"], "best": 0.0, "due": False}
     assert [path.stem for path in start(tmp_path, **old).saving.to_average()] == ["step-00000006"]
+
+
+def test_what_a_kill_has_left_goes_with_the_next_checkpoint(tmp_path: Path) -> None:
+    for name in ("step-00000001.ckpt", ".step-00000005.ckpt.partial"):
+        (tmp_path / name).write_bytes(b"")
+    trainer = start(tmp_path)
+    for _ in range(5):
+        batch(trainer)
+    assert names(tmp_path) == ["step-00000002", "step-00000004"]
+
+
+def test_a_run_saves_by_the_clock_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(savings.time, "monotonic", lambda: now)
+    trainer = start(tmp_path, keep=9, every="10 min")
+    for _ in range(30):
+        now += 70  # seconds a step
+        batch(trainer)
+    batch(trainer)
+    assert names(tmp_path) == ["step-00000009", "step-00000018", "step-00000027"]
+
+
+def test_ranks_agree_on_the_clock_of_rank_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each asks at the same steps, and does as rank 0 says, whatever its own clock does."""
+    monkeypatch.setattr(savings.time, "monotonic", lambda: 0.0)
+    trainer = start(tmp_path, every="1 min")
+    trainer.world_size = 2
+    asked = []
+    trainer.strategy.broadcast = lambda value: asked.append(value) or len(asked) == 2
+    for _ in range(31):
+        batch(trainer)
+    assert asked == [False, False, False]
+    assert names(tmp_path) == ["step-00000020"]
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [(1500, (1500, None)), ("10 min", (None, 10)), ("2.5min", (None, 2.5))],
+)
+def test_an_interval_is_steps_or_minutes(every: Any, expected: Any) -> None:
+    assert interval(every) == expected
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True, None, "ten", "10", "0 min", "10 s", "min"])
+def test_another_interval_is_refused(every: Any) -> None:
+    with pytest.raises(ValueError, match="must be a number of steps, or as in '10 min'"):
+        interval(every)
+
+
+def test_a_full_disk_harms_no_checkpoint(tmp_path: Path) -> None:
+    """A limit on file sizes stops the write halfway, as a full disk does."""
+    path = tmp_path / "run" / "last.ckpt"
+    WholeFiles().save_checkpoint({"w": torch.zeros(10)}, path)
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"last\.ckpt") as failed:
+            WholeFiles().save_checkpoint({"w": torch.zeros(100_000)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert failed.value.errno == errno.EFBIG
+    assert path.read_bytes() == before
+    assert names(path.parent) == ["last"]

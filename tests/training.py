@@ -1,0 +1,82 @@
+"""What tests of whole training runs share: seconds of training, and what it leaves."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.core.global_hydra import GlobalHydra
+
+from mt import phrasebook, train
+
+ROOT = Path(train.__file__).parents[1]
+PAIRS = [pair for pair in phrasebook.phrases() if len(pair[0].split()) <= 6][:400]
+
+
+def arguments(corpus: Path, run_dir: Path, **changes: Any) -> list[str]:
+    """A command line for seconds of training; an epoch is about seven batches."""
+    values: dict[str, Any] = {
+        "data": "files",
+        "data.train": corpus / "train",
+        "data.validation": corpus / "valid",
+        "data.cache_dir": corpus / "cache",
+        "tokenizer.path": corpus / "bpe.model",
+        "model": "tiny",
+        "model.N": 1,
+        "model.d_model": 16,
+        "model.d_ff": 32,
+        "model.h": 2,
+        "data.tokens_per_step": 800,
+        "training.warmup_steps": 50,
+        "search.beam_size": 1,
+        "validate_every": 100,
+        "checkpoint_every": 100,
+        "trainer.max_steps": 12,
+        "trainer.accelerator": "cpu",
+        "trainer.devices": 1,
+        "hydra.run.dir": run_dir,
+    }
+    values |= {name.replace("__", "."): value for name, value in changes.items()}
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status of mt.train, run in this process."""
+    monkeypatch.setattr(sys, "argv", ["mt.train", *arguments])
+    GlobalHydra.instance().clear()
+    with pytest.raises(SystemExit) as end:
+        train.main()
+    return int(end.value.code or 0)
+
+
+def start(arguments: list[str], cwd: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "mt.train", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def weights(run_dir: Path) -> dict[str, torch.Tensor]:
+    path = run_dir / "checkpoints" / "last.ckpt"
+    return torch.load(path, weights_only=True)["state_dict"]
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    ours, theirs = weights(one), weights(other)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert torch.equal(ours[name], theirs[name]), name
+
+
+def metrics(run_dir: Path, column: str) -> list[float]:
+    (file,) = run_dir.glob("logs/version_*/metrics.csv")
+    header, *rows = (line.split(",") for line in file.read_text().splitlines())
+    values = [row[header.index(column)] for row in rows]
+    return [float(value) for value in values if value]
