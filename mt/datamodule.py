@@ -65,6 +65,11 @@ class TranslationData(pl.LightningDataModule):
             self.train = self._prepare("train")
             self._train_sampler = self._sampler(self.train, shuffle=True)
 
+    @property
+    def epoch_length(self) -> int:
+        """Batches an epoch on each rank."""
+        return len(self._train_sampler)
+
     def train_dataloader(self) -> DataLoader[Batch]:
         sampler = self._train_sampler
         sampler.skip(self.batches_seen)

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from mt.datamodule import TranslationData
 from mt.module import TranslationModule
 
 NEVER = 2**62  # batches
@@ -52,6 +53,30 @@ def interval(every: Any) -> tuple[int | None, float | None]:
     raise ValueError(f"checkpoint_every={every!r}: must be a number of steps, or as in '10 min'")
 
 
+def place_in_epoch(batches_seen: int, epoch_length: int) -> dict[str, Any]:
+    """The state of Lightning's fit loop before batch ``batches_seen`` + 1, counted over all epochs.
+
+    The batch has been fetched and not been started, as where a step checkpoint is written: the
+    only state from which every version resumes exactly, epoch ends and accumulation included.
+    """
+    epochs, batches = divmod(batches_seen, epoch_length)
+
+    def progress(done: int, **ahead: int) -> dict[str, int]:
+        return {**dict.fromkeys(("ready", "started", "processed", "completed"), done), **ahead}
+
+    def batch_progress(total: dict[str, int], current: dict[str, int]) -> dict[str, Any]:
+        return {"total": total, "current": current, "is_last_batch": False}
+
+    epoch = progress(epochs, ready=epochs + 1, started=epochs + 1)
+    return {
+        "epoch_progress": {"total": epoch, "current": dict(epoch)},
+        "epoch_loop.batch_progress": batch_progress(
+            progress(batches_seen, ready=batches_seen + 1), progress(batches, ready=batches + 1)
+        ),
+        "epoch_loop.val_loop.batch_progress": batch_progress(progress(0), progress(0)),
+    }
+
+
 class Saving(pl.Callback):
     """Validates and saves at whole optimizer steps only, never inside an accumulation.
 
@@ -69,7 +94,6 @@ class Saving(pl.Callback):
         self.kept: list[str] = []
         self.best = float("-inf")
         self.step = 0
-        self.due = False  # a step checkpoint
         self.clock = time.monotonic()  # when the last one by the minutes became due
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -81,13 +105,13 @@ class Saving(pl.Callback):
         # A run resumed from an old checkpoint finds that later ones have pushed some out.
         self.kept = [name for name in self.kept if (self.folder / name).is_file()]
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        # At a batch's end Lightning has not counted it yet: 2.4 would accumulate one batch too many
-        # after a restart from there.
-        if self.due:
-            self.save_step(trainer)
+        # What Lightning saves of its loop goes astray where an epoch ended or the ranks changed.
+        data = cast("TranslationData", trainer.datamodule)  # type: ignore[attr-defined]
+        place = place_in_epoch(data.batches_seen, data.epoch_length)
+        checkpoint["loops"]["fit_loop"].update(place)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any,
@@ -95,7 +119,8 @@ class Saving(pl.Callback):
     ) -> None:  # fmt: skip
         step = trainer.global_step
         whole, self.step = step != self.step, step
-        self.due = whole and self._is_due(trainer)
+        if whole and self._is_due(trainer):
+            self.save_step(trainer)
         # Lightning counts batches, which say nothing of steps where an epoch ends with fewer
         # batches than a step accumulates: the interval is set to what the next check must find.
         trainer.val_check_batch = 1 if whole and step % self.validate_every == 0 else NEVER
@@ -129,7 +154,6 @@ class Saving(pl.Callback):
 
     def save_step(self, trainer: pl.Trainer) -> None:
         """Write step-NNNNNNNN.ckpt, then remove those that are older than the ones to average."""
-        self.due = False
         name = f"step-{trainer.global_step:08d}.ckpt"
         self.kept = [*(old for old in self.kept if old != name), name][-self.keep :]
         self._save(trainer, name)
@@ -146,8 +170,7 @@ class Saving(pl.Callback):
         return [self.folder / name for name in self.kept]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kept": list(self.kept), "best": self.best, "due": self.due}
+        return {"kept": list(self.kept), "best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.kept, self.best = state_dict["kept"], state_dict["best"]
-        self.due = state_dict["due"]

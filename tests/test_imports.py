@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": set(),
     "metrics": set(),
     "progress": {"batching"},
-    "saving": {"module"},
+    "saving": {"datamodule", "module"},
     "ending": {"module"},
     "runs": set(),
     "cli": set(),

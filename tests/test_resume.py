@@ -2,20 +2,25 @@
 
 import json
 import os
+import random
 import shutil
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from training import PAIRS, arguments, assert_same_weights, run, weights
+from training import PAIRS, Forker, arguments, assert_same_weights, run, weights
 
 from mt import runs, tokenizer
+from mt.runs import resume_path
+from mt.saving import Saving
 
 
-# With batches of 270 tokens an epoch has an odd number of them: its last step accumulates one.
+# With batches of 270 tokens an epoch has 25 of them: its last step, the ninth, accumulates one.
 @pytest.mark.parametrize("max_tokens", [800, 400, 270])
-@pytest.mark.parametrize("stop", [3, 7, 10])
+@pytest.mark.parametrize("stop", [3, 7, 9, 10])
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
     stop: int, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,3 +132,127 @@ def test_a_finished_run_says_that_nothing_is_left(
     assert "trainer.max_steps=2 is a total" in capsys.readouterr().err
     assert run([*args, "ckpt=last", "model.d_ff=64", "trainer.max_steps=4"], monkeypatch) == 2
     assert "another model" in capsys.readouterr().err
+
+
+def test_loader_workers_change_nothing(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers fetch ahead: what counts is what was trained on, not what was fetched."""
+    changes = {"data.max_tokens": 270, "validate_every": 5}
+    alone, resumed = tmp_path / "alone", tmp_path / "resumed"
+    assert run(arguments(corpus, alone, **changes), monkeypatch) == 0
+    changes["data.workers"] = 2
+    short = {**changes, "trainer.max_steps": 7}
+    assert run(arguments(corpus, resumed, **short), monkeypatch) == 0
+    assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
+    assert_same_weights(alone, resumed)
+
+
+@pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_end"])
+@pytest.mark.parametrize("every", [4, 9])
+def test_a_run_killed_at_a_validation_goes_on(
+    hook: str, every: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = {4: 8, 9: 9}[every]
+    original = getattr(Saving, hook)
+
+    def kill(self: Saving, trainer: Any, module: Any) -> None:
+        original(self, trainer, module)
+        if trainer.global_step == step:
+            raise RuntimeError("killed")
+
+    changes = {"data.max_tokens": 270, "validate_every": every, "trainer.max_steps": 20}
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
+    with monkeypatch.context() as killer:
+        killer.setattr(Saving, hook, kill)
+        assert run(arguments(corpus, resumed, **changes), killer) == 1
+    assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
+    assert_same_weights(straight, resumed)
+
+
+@pytest.mark.parametrize("written", ["nothing", "model", "model and scores"])
+def test_a_run_killed_after_its_last_step_still_writes_its_model(
+    written: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    args = arguments(corpus, tmp_path / "run", checkpoint_every=5)
+    assert run(args, monkeypatch) == 0
+    model = tmp_path / "run" / "model"
+    config = json.loads((model / "config.json").read_text())
+    before = (model / "model.safetensors").read_bytes()
+    if written == "nothing":
+        shutil.rmtree(model)
+    elif written == "model":
+        unscored = {k: v for k, v in config["training"].items() if "validation" not in k}
+        (model / "config.json").write_text(json.dumps({**config, "training": unscored}))
+    done = written == "model and scores"
+    assert run([*args, "ckpt=last"], monkeypatch) == (2 if done else 0)
+    assert ("nothing left to train" in capsys.readouterr().err) == done
+    again = json.loads((model / "config.json").read_text())
+    assert (model / "model.safetensors").read_bytes() == before
+    for name in ("steps", "mean of checkpoints", "validation sacreBLEU"):
+        assert again["training"][name] == config["training"][name]
+
+
+def test_auto_begins_and_goes_on(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """One command line for the first start and for every other one, as a cluster repeats it."""
+    changes = {"checkpoint_every": 4}
+    straight, auto = tmp_path / "straight", tmp_path / "auto"
+    assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
+    (auto / "checkpoints").mkdir(parents=True)  # killed before the first checkpoint
+    args = [*arguments(corpus, auto, **changes), "ckpt=auto"]
+    assert run([*args, "trainer.max_steps=5"], monkeypatch) == 0
+    assert "resuming" not in capsys.readouterr().out
+    assert run(args, monkeypatch) == 0
+    assert "resuming from" in capsys.readouterr().out
+    assert_same_weights(straight, auto)
+
+
+def test_auto_wants_to_know_the_folder(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    args = [a for a in arguments(corpus, tmp_path / "run") if "hydra.run.dir" not in a]
+    assert run([*args, "ckpt=auto"], monkeypatch) == 2
+    assert "that hydra.run.dir=FOLDER names" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_killed_twenty_times_at_any_moment(corpus: Path, tmp_path: Path) -> None:
+    """SIGKILL while it starts, trains, validates or saves, and once more from the start."""
+    rng = random.Random(1)
+    changes = {
+        "data.max_tokens": 270,
+        "checkpoint_every": 2,
+        "validate_every": 3,  # at an epoch's end, too
+        "data.validation_limit": 4,
+        "trainer.max_steps": 100_000,
+    }
+    killed, straight = tmp_path / "killed", tmp_path / "straight"
+    forker = Forker(tmp_path)
+    try:
+        begun = []  # at which step each attempt ended
+        for attempt in range(20):
+            process = forker.start([*arguments(corpus, killed, **changes), "ckpt=auto"])
+            # A run is in its loop after a second or two; some do not get so far.
+            time.sleep(rng.uniform(0.1, 2.4) if attempt else 2.5)
+            os.kill(process, signal.SIGKILL)
+            assert forker.status() == -signal.SIGKILL, forker.output()
+            newest = resume_path(killed, "last")
+            assert newest is not None
+            begun.append(torch.load(newest, weights_only=True)["global_step"])
+        assert begun == sorted(begun)
+        assert len(set(begun)) > 8, "most attempts must get into training"
+        end = {**changes, "trainer.max_steps": begun[-1] + 5}
+        forker.start([*arguments(corpus, killed, **end), "ckpt=last"])
+        assert forker.status() == 0, forker.output()
+        forker.start(arguments(corpus, straight, **end))
+        assert forker.status() == 0, forker.output()
+    finally:
+        forker.close()
+    assert_same_weights(straight, killed)
+    for name in ("checkpoints", "model"):
+        left = [sorted(path.name for path in (run / name).iterdir()) for run in (straight, killed)]
+        assert left[0] == left[1]

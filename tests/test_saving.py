@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mt import saving as savings
-from mt.saving import NEVER, Saving, WholeFiles, interval
+from mt.saving import NEVER, Saving, WholeFiles, interval, place_in_epoch
 
 
 class Trainer(SimpleNamespace):
@@ -40,7 +40,6 @@ def start(folder: Path, keep: int = 2, every: int | str = 2, **state: Any) -> An
 
 def batch(trainer: Any, whole: bool = True) -> None:
     """One batch, the last of its step or not."""
-    trainer.saving.on_train_batch_start(trainer, None, None, 0)
     trainer.global_step += whole
     trainer.saving.on_train_batch_end(trainer, None, None, None, 0)
 
@@ -72,7 +71,6 @@ def test_nothing_happens_within_a_step(tmp_path: Path) -> None:
     assert names(tmp_path) == []
     batch(trainer)
     assert trainer.val_check_batch == NEVER
-    batch(trainer)
     assert names(tmp_path) == ["step-00000002"]
 
 
@@ -100,25 +98,11 @@ def test_best_is_the_best_of_the_whole_run(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == 31.0
 
 
-def test_a_checkpoint_that_is_due_survives_an_interruption(tmp_path: Path) -> None:
-    trainer = start(tmp_path)
-    for _ in range(4):
-        batch(trainer)
-    trainer.saving.save_last(trainer)  # stopped before the next batch
-    resumed = start(tmp_path, **torch.load(tmp_path / "last.ckpt", weights_only=True))
-    resumed.global_step = resumed.saving.step = 4
-    batch(resumed)
-    assert [path.stem for path in resumed.saving.to_average()] == [
-        "step-00000002",
-        "step-00000004",
-    ]
-
-
 def test_what_later_checkpoints_have_pushed_out_is_not_averaged(tmp_path: Path) -> None:
     trainer = start(tmp_path)
     for _ in range(9):
         batch(trainer)
-    old = {"kept": ["step-00000002", "step-00000006.ckpt"], "best": 0.0, "due": False}
+    old = {"kept": ["step-00000002", "step-00000006.ckpt"], "best": 0.0}
     assert [path.stem for path in start(tmp_path, **old).saving.to_average()] == ["step-00000006"]
 
 
@@ -140,7 +124,6 @@ def test_a_run_saves_by_the_clock_where_it_is_told_to(
     for _ in range(30):
         now += 70  # seconds a step
         batch(trainer)
-    batch(trainer)
     assert names(tmp_path) == ["step-00000009", "step-00000018", "step-00000027"]
 
 
@@ -188,3 +171,15 @@ def test_a_full_disk_harms_no_checkpoint(tmp_path: Path) -> None:
     assert failed.value.errno == errno.EFBIG
     assert path.read_bytes() == before
     assert names(path.parent) == ["last"]
+
+
+def test_the_place_in_an_epoch_is_before_a_batch_that_has_been_fetched() -> None:
+    state = place_in_epoch(batches_seen=25, epoch_length=10)
+    batches = state["epoch_loop.batch_progress"]
+    assert batches["total"] == {"ready": 26, "started": 25, "processed": 25, "completed": 25}
+    assert batches["current"] == {"ready": 6, "started": 5, "processed": 5, "completed": 5}
+    epochs = {"ready": 3, "started": 3, "processed": 2, "completed": 2}
+    assert state["epoch_progress"] == {"total": epochs, "current": epochs}
+    # behind the last batch of an epoch lies the first one of the next
+    assert place_in_epoch(30, 10)["epoch_progress"]["current"]["completed"] == 3
+    assert place_in_epoch(30, 10)["epoch_loop.batch_progress"]["current"]["started"] == 0

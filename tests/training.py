@@ -1,5 +1,6 @@
 """What tests of whole training runs share: seconds of training, and what it leaves."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from mt import phrasebook, train
 
 ROOT = Path(train.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 PAIRS = [pair for pair in phrasebook.phrases() if len(pair[0].split()) <= 6][:400]
 
 
@@ -56,7 +58,7 @@ def start(arguments: list[str], cwd: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "mt.train", *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -80,3 +82,62 @@ def metrics(run_dir: Path, column: str) -> list[float]:
     header, *rows = (line.split(",") for line in file.read_text().splitlines())
     values = [row[header.index(column)] for row in rows]
     return [float(value) for value in values if value]
+
+
+FORKER = """
+import json, os, sys
+import mt.train  # once: what is forked from here starts at once
+answers = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        sys.argv = ["mt.train", *json.loads(line)]
+        try:
+            mt.train.main()
+        except SystemExit as end:
+            os._exit(int(end.code or 0))
+        os._exit(1)
+    print(pid, file=answers)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=answers)
+"""
+
+
+class Forker:
+    """Runs mt.train in processes of its own that need not import everything first."""
+
+    def __init__(self, cwd: Path) -> None:
+        ours, theirs = os.pipe()
+        self.answers = os.fdopen(ours)
+        self.log = (cwd / "output.txt").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", FORKER, str(theirs)],
+            cwd=cwd,
+            env=ENVIRONMENT,
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs],
+            text=True,
+        )
+        os.close(theirs)
+
+    def start(self, arguments: list[str]) -> int:
+        """The process number of a new run."""
+        assert self.process.stdin is not None
+        print(json.dumps(arguments), file=self.process.stdin, flush=True)
+        return int(self.answers.readline())
+
+    def status(self) -> int:
+        """How the run has ended, in the end: its exit status, or minus a signal's number."""
+        return int(self.answers.readline())
+
+    def output(self) -> str:
+        """What all runs have printed."""
+        self.log.seek(0)
+        return self.log.read()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.answers.close()
+        self.log.close()
