@@ -37,9 +37,11 @@ class WholeFiles(TorchCheckpointIO):
             partial.replace(path)
         except BaseException as error:
             partial.unlink(missing_ok=True)
-            cause = error.__context__  # what torch covers by a RuntimeError of its own
-            if isinstance(error, RuntimeError) and isinstance(cause, OSError):
-                raise OSError(cause.errno, cause.strerror, str(path)) from None
+            # torch covers what went wrong by a RuntimeError of its own.
+            cause = error.__context__ if isinstance(error, RuntimeError) else error
+            if isinstance(cause, OSError):
+                hint = "the checkpoints before are whole, ckpt=last goes on from them"
+                raise OSError(cause.errno, f"{cause.strerror} ({hint})", str(path)) from None
             raise
 
 

@@ -257,7 +257,9 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
         saving.save_last(trainer)
         write_model(run, run_dir)
     except Diverged as error:  # on all ranks at once
-        print(f"mt.train: error: {explain(error, saving.folder.parent, _rank())}", file=sys.stderr)
+        if error.pairs or trainer.is_global_zero:
+            told = explain(error, saving.folder.parent, trainer.global_rank)
+            print(f"mt.train: error: {told}", file=sys.stderr)
         return 2 if trainer.is_global_zero else 0
     except BaseException:
         kill_children(trainer)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,21 @@ def start(arguments: list[str], cwd: Path) -> "subprocess.Popen[str]":
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def wait_for_training(process: "subprocess.Popen[str]") -> None:
+    """Until Progress has announced the training, or the process ends."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "parameters for 100,000 steps" in line:
+            break
+    time.sleep(1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def weights(run_dir: Path) -> dict[str, torch.Tensor]:
