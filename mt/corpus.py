@@ -143,7 +143,7 @@ def prepare(
     key = hashlib.sha256(json.dumps(what).encode() + tokenizer.proto).hexdigest()[:20]
     folder = Path(cache_dir).expanduser() / f"{split}-{key}"
     if not _is_prepared(folder):
-        with alone(folder):
+        with alone(folder, cache_dir):
             if not _is_prepared(folder):
                 _prepare(folder, first(source.pairs(split), limit), split, tokenizer, cleaning)
     return PreparedCorpus(folder)
@@ -154,10 +154,11 @@ def _is_prepared(folder: Path) -> bool:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold the lock of a file or folder that is about to be made; it falls with its process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path.with_name(f".{path.name}.lock"))
+def alone(path: Path, cache_dir: str | os.PathLike[str]) -> Iterator[None]:
+    """Be the only process to make a file or folder: a lock in the cache, which falls with it."""
+    cache = Path(cache_dir).expanduser()
+    cache.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(cache / f".{path.name}.lock")
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:

@@ -44,7 +44,8 @@ def tokenizer_path(cfg: DictConfig, source: Source) -> Path:
     """The tokenizer's file: the one named, or one for exactly this training text and size."""
     if cfg.tokenizer.path:
         return Path(str(cfg.tokenizer.path))
-    identity = json.dumps(source.identity("train"))
+    text = [*source.identity("train"), *([cfg.data.limit] if cfg.data.limit else [])]
+    identity = json.dumps(text)
     mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
     return Path("tokenizer") / f"{_choices()['data']}-{cfg.tokenizer.vocab_size}-{mark}.model"
 
@@ -75,21 +76,37 @@ class Run(NamedTuple):
     resume: Path | None
 
 
-def get_tokenizer(path: Path, vocab_size: int, source: Source) -> Tokenizer:
-    """Load the tokenizer, or train it on both sides of the training split if it is not there.
+def get_tokenizer(cfg: DictConfig, path: Path, source: Source) -> Tokenizer:
+    """Load the tokenizer, or train it on both sides of the training pairs if it is not there.
 
     Of several ranks one trains it and the others wait.
     """
     if not path.exists():
-        with corpus.alone(path):
+        with corpus.alone(path, cfg.data.cache_dir):
             if not path.exists():
-                log.info(f"training a tokenizer of {vocab_size:,} pieces, {path}")
-                pairs = corpus.first(source.pairs("train"), None)
-                trained = tokenizer.train((side for pair in pairs for side in pair), vocab_size)
+                size = cfg.tokenizer.vocab_size
+                log.info(f"training a tokenizer of {size:,} pieces, {path}")
+                pairs = corpus.first(source.pairs("train"), cfg.data.limit)
+                trained = tokenizer.train((side for pair in pairs for side in pair), size)
                 tokenizer.save(trained, path)
     found = Tokenizer.load(path)
     log.info(f"tokenizer: {path}, {found.vocab_size:,} pieces")
     return found
+
+
+def make_data(cfg: DictConfig, source: Source, tok: Tokenizer, max_tokens: int) -> TranslationData:
+    """The data of a run; ``max_tokens`` in a batch on one device."""
+    return TranslationData(
+        source,
+        tok,
+        Cleaning(**_plain(cfg.data.clean)),
+        max_tokens,
+        cfg.data.cache_dir,
+        cfg.seed,
+        cfg.data.workers,
+        cfg.data.limit,
+        cfg.data.validation_limit,
+    )
 
 
 def split_step(tokens_per_step: int, max_tokens: int, devices: int) -> tuple[int, int]:
@@ -142,23 +159,13 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     tok = (
         _run_tokenizer(cfg, resume)
         if resume
-        else get_tokenizer(tokenizer_path(cfg, source), cfg.tokenizer.vocab_size, source)
+        else get_tokenizer(cfg, tokenizer_path(cfg, source), source)
     )
     pl.seed_everything(cfg.seed, verbose=False)
     module = TranslationModule(tok, **options)
-    data = TranslationData(
-        source,
-        tok,
-        cleaning,
-        max_tokens,
-        cfg.data.cache_dir,
-        cfg.seed,
-        cfg.data.workers,
-        cfg.data.limit,
-        cfg.data.validation_limit,
-    )
+    data = make_data(cfg, source, tok, max_tokens)
     if resume is not None:
-        _check_resume(resume, module, cfg.trainer.max_steps)
+        _check_resume(resume, module, cfg)
     data.trainer = trainer
     # On every rank, before they know of each other: who waits for them loses patience at last.
     data.prepare_data()
@@ -172,7 +179,6 @@ def _check_numbers(cfg: DictConfig) -> None:
             name: OmegaConf.select(cfg, name)
             for name in (
                 "validate_every",
-                "checkpoint_every",
                 "average",
                 "tokenizer.vocab_size",
                 "trainer.max_steps",
@@ -222,19 +228,24 @@ def _run_tokenizer(cfg: DictConfig, resume: Path) -> Tokenizer:
     return found
 
 
-def _check_resume(path: Path, module: TranslationModule, max_steps: int) -> None:
+def _check_resume(path: Path, module: TranslationModule, cfg: DictConfig) -> None:
+    """ValueError when the run cannot go on from there; with ckpt=auto a finished one just ends."""
     found = checkpoint.read(path)
     shape = found["hyper_parameters"]["model"]
     if shape != module.model.config:
         raise ValueError(
             f"{path} is of another model, {shape}, than the configuration's, {module.model.config}"
         )
-    step = found["global_step"]
+    step, max_steps = found["global_step"], cfg.trainer.max_steps
     if max_steps < step or (max_steps == step and is_finished(path.parent.parent, step)):
-        raise ValueError(
+        message = (
             f"nothing left to train: {path} is at step {step:,}, and "
             f"trainer.max_steps={max_steps} is a total, resumed steps included; raise it to go on"
         )
+        if cfg.ckpt != "auto":
+            raise ValueError(message)
+        log.info(message)
+        sys.exit(0)
 
 
 # Running

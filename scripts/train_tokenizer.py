@@ -19,7 +19,7 @@ def main(cfg: DictConfig) -> None:
         path = train.tokenizer_path(cfg, source)
         if path.exists():
             raise FileExistsError(f"{path} exists: delete it, or give another tokenizer.path")
-        train.get_tokenizer(path, cfg.tokenizer.vocab_size, source)
+        train.get_tokenizer(cfg, path, source)
 
 
 if __name__ == "__main__":

@@ -209,6 +209,21 @@ def test_big_is_the_papers() -> None:
     assert cfg["model"] == {"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3}
 
 
+@pytest.mark.parametrize(
+    ("name", "steps", "average", "P_drop"), [("base", 100_000, 5, 0.1), ("big", 300_000, 20, 0.3)]
+)
+def test_the_papers_experiments_are_complete(
+    name: str, steps: int, average: int, P_drop: float
+) -> None:
+    cfg = resolved("train", f"experiment=wmt14_{name}")
+    plain = resolved("train", f"model={name}")
+    assert (cfg["trainer"]["max_steps"], cfg["average"]) == (steps, average)
+    assert (cfg["model"], cfg["model"]["P_drop"]) == (plain["model"], P_drop)
+    assert cfg["checkpoint_every"] == {"base": 1500, "big": 600}[name]
+    for key in ("data", "training", "search", "tokenizer"):  # the paper's, whatever the defaults
+        assert cfg[key] == plain[key]
+
+
 def test_quickstart_is_the_phrasebook_and_a_small_model() -> None:
     cfg = compose("train", ["experiment=quickstart"], return_hydra_config=True)
     assert cfg.hydra.runtime.choices["data"] == "phrasebook"

@@ -208,6 +208,8 @@ def test_auto_begins_and_goes_on(
     assert run(args, monkeypatch) == 0
     assert "resuming from" in capsys.readouterr().out
     assert_same_weights(straight, auto)
+    assert run(args, monkeypatch) == 0  # finished: nothing to do is no error
+    assert "nothing left to train" in capsys.readouterr().out
 
 
 def test_auto_wants_to_know_the_folder(
@@ -237,7 +239,7 @@ def test_killed_twenty_times_at_any_moment(corpus: Path, tmp_path: Path) -> None
         for attempt in range(20):
             process = forker.start([*arguments(corpus, killed, **changes), "ckpt=auto"])
             # A run is in its loop after a second or two; some do not get so far.
-            time.sleep(rng.uniform(0.1, 2.4) if attempt else 2.5)
+            time.sleep(rng.uniform(0.1, 1.9) if attempt else 2.5)
             os.kill(process, signal.SIGKILL)
             assert forker.status() == -signal.SIGKILL, forker.output()
             newest = resume_path(killed, "last")

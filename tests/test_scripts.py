@@ -1,15 +1,20 @@
 """The chores under scripts/, run in this process."""
 
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
+from training import ENVIRONMENT
 
-from mt import checkpoint
+from mt import checkpoint, phrasebook
 from mt import tokenizer as tokenizers
 from mt.model import Transformer
 from mt.tokenizer import Tokenizer
@@ -72,3 +77,66 @@ def test_train_tokenizer_writes_one_and_never_over_one(
     assert run() == 2
     assert "mine.model exists" in capsys.readouterr().err
     assert not Path("outputs").exists()
+
+
+@pytest.fixture
+def wmt14(tmp_path: Path) -> Path:
+    """A folder with the layout of the hub's wmt/wmt14: shards of translations, three splits."""
+    pairs = phrasebook.phrases()
+    folder = tmp_path / "wmt14" / "de-en"
+    folder.mkdir(parents=True)
+    for name, part in (
+        ("train-00000-of-00002", pairs[:1000]),
+        ("train-00001-of-00002", pairs[1000:1500]),
+        ("validation-00000-of-00001", pairs[1500:1560]),
+        ("test-00000-of-00001", pairs[1560:1600]),
+    ):
+        rows = [{"de": german, "en": english} for english, german in part]
+        pq.write_table(pa.table({"translation": rows}), folder / f"{name}.parquet")
+    return folder.parent
+
+
+def reproduce(cwd: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", SCRIPTS / "reproduce.sh", *arguments],
+        cwd=cwd,
+        env={**ENVIRONMENT, "PATH": path, "MT_CACHE": str(cwd / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_the_papers_experiment_from_data_to_report(wmt14: Path, tmp_path: Path) -> None:
+    limits = ["--limit", "1200", "tokenizer.vocab_size=600", "trainer.max_steps=6"]
+    small = ["model.d_model=16", "model.d_ff=16", "checkpoint_every=2", "average=2"]
+    machine = ["trainer.accelerator=cpu", "trainer.devices=1", f"data.path={wmt14}"]
+    done = reproduce(tmp_path, "base", *limits, *small, *machine)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "outputs" / "reproduce-base-1200"
+    mean, model = (checkpoint.load(run / name) for name in ("average", "model"))
+    assert model.config["training"]["steps"] == 6
+    assert model.config["training"]["training pairs"] == 1200
+    for name, w in model.model.state_dict().items():
+        assert torch.equal(mean.model.state_dict()[name], w)
+    report = (run / "report.md").read_text(encoding="utf-8")
+    for text in (
+        "The paper: 27.3, tokenised BLEU with compounds split",
+        "(test): 40 sentences",
+        "greedy      beam 4",
+        "tokenised BLEU, compound-split",
+        "pairs read                  1,200",
+        "mean of checkpoints: step-00000004, step-00000006",
+    ):
+        assert text in report, text
+    assert not (run / ".report.md").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["small"], ["base", "--limit"], ["big", "--limit", "x"]])
+def test_reproduce_says_how_it_is_used(arguments: list[str], tmp_path: Path) -> None:
+    done = reproduce(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: scripts/reproduce.sh base|big")
+    assert not list(tmp_path.iterdir())
