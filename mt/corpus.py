@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,7 @@ from mt.tokenizer import Tokenizer
 
 log = logging.getLogger("mt")
 
+SECONDS_BETWEEN_LINES = 20.0  # where there is no terminal for a bar
 Ids = list[list[int]]
 _FORMAT = 1  # raised when prepared files of older versions must not be reused
 
@@ -192,6 +194,7 @@ def _write(
     dropped = cleaning.reasons()
     read = kept = 0
     seen: set[bytes] = set()
+    said = time.monotonic()
     with (
         ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer,
         tqdm(desc=f"preparing {split}", unit=" pairs", disable=None) as bar,
@@ -208,6 +211,9 @@ def _write(
                 writer.write_batch({"src": [src[i] for i in keep], "tgt": [tgt[i] for i in keep]})
             read, kept = read + len(block), kept + len(keep)
             bar.update(len(block))
+            if bar.disable and time.monotonic() > said + SECONDS_BETWEEN_LINES:
+                log.info(f"preparing {split}: {read:,} pairs read")
+                said = time.monotonic()
         report = {"split": split, "read": read, "kept": kept, "dropped": dropped}
         if not kept:
             raise ValueError(f"no pair is left after cleaning\n{table(report)}")

@@ -1,6 +1,7 @@
 """The corpus as Lightning wants it: prepared once, then batches for each rank."""
 
 import logging
+import signal
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,6 +15,9 @@ from mt.sources import Source
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
 
 
 class TranslationData(pl.LightningDataModule):
@@ -100,6 +104,7 @@ class TranslationData(pl.LightningDataModule):
             sampler=sampler,
             batch_size=None,
             num_workers=self.workers,
+            worker_init_fn=_leave_signals_to_the_run,
             persistent_workers=self.workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
@@ -122,6 +127,12 @@ class TranslationData(pl.LightningDataModule):
                 "max_tokens or the number of devices has changed since the checkpoint: the "
                 "current epoch goes on at about the same place, not exactly"
             )
+
+
+def _leave_signals_to_the_run(worker: int) -> None:
+    """Ctrl-C and clusters signal workers as well, without whom the run cannot end in order."""
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
 
 
 class _Batches(Dataset[Batch]):

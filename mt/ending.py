@@ -10,11 +10,10 @@ from typing import Any, cast
 
 import pytorch_lightning as pl
 
+from mt.datamodule import SIGNALS
 from mt.module import Diverged, TranslationModule
 
 log = logging.getLogger("mt")
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is what SLURM jobs ask for
 
 
 class Interruption(pl.Callback):

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from tqdm import tqdm
 
 from mt import checkpoint, cli, corpus, metrics, tokenizer
 from mt.corpus import Cleaning
@@ -86,7 +87,10 @@ def get_tokenizer(cfg: DictConfig, path: Path, source: Source) -> Tokenizer:
             if not path.exists():
                 size = cfg.tokenizer.vocab_size
                 log.info(f"training a tokenizer of {size:,} pieces, {path}")
-                pairs = corpus.first(source.pairs("train"), cfg.data.limit)
+                pairs = tqdm(
+                    corpus.first(source.pairs("train"), cfg.data.limit),
+                    desc="reading", unit=" pairs", disable=None,
+                )  # fmt: skip
                 trained = tokenizer.train((side for pair in pairs for side in pair), size)
                 tokenizer.save(trained, path)
     found = Tokenizer.load(path)

@@ -387,6 +387,17 @@ def test_of_two_processes_one_prepares_and_the_other_waits(
     assert source.reads == 1
 
 
+def test_without_a_terminal_a_line_now_and_then(
+    small_tokenizer: Tokenizer, cache: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(corpus, "SECONDS_BETWEEN_LINES", 0)
+    with caplog.at_level("INFO", "mt"):
+        corpus.prepare(Listed(PAIRS * 600), "train", small_tokenizer, Cleaning(), cache)
+    counts = [record.message for record in caplog.records]
+    assert counts == [f"preparing train: {n} pairs read" for n in ("10,000", "20,000", "21,600")]
+
+
 def test_a_folder_without_its_report_is_made_again(small_tokenizer: Tokenizer, cache: Path) -> None:
     source = Listed(PAIRS)
     corpus.prepare(source, "train", small_tokenizer, Cleaning(), cache)

@@ -1,5 +1,6 @@
 """How a run ends before its time, and what it leaves."""
 
+import os
 import re
 import resource
 import signal
@@ -32,10 +33,11 @@ from mt.translator import Translator
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_path: Path) -> None:
-    changes = {"trainer.max_steps": 100_000, "checkpoint_every": 10_000}
+    """It reaches the loader's workers too, as Ctrl-C in a terminal and a cluster's do."""
+    changes = {"trainer.max_steps": 100_000, "checkpoint_every": 10_000, "data.workers": 2}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)
     wait_for_training(process)
-    process.send_signal(signum)
+    os.killpg(process.pid, signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signum, output
     assert "resume with ckpt=last" in output

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": set(),
     "progress": {"batching"},
     "saving": {"datamodule", "module"},
-    "ending": {"module"},
+    "ending": {"datamodule", "module"},
     "runs": set(),
     "cli": set(),
     "sources": {"phrasebook"},

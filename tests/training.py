@@ -59,6 +59,7 @@ def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 def start(arguments: list[str], cwd: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "mt.train", *arguments],
+        start_new_session=True,  # a process group of its own
         cwd=cwd,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
