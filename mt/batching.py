@@ -95,7 +95,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
     ) -> None:
         if type(max_tokens) is not int or max_tokens < 1:
             raise ValueError(f"max_tokens={max_tokens!r}: must be a whole number of at least 1")
-        lengths = np.stack((src_lengths, tgt_lengths), axis=1)
+        lengths = np.stack((src_lengths, tgt_lengths), axis=1, dtype=np.int32)
         self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
         self.epoch, self.start = 0, 0
         if len(lengths) < world_size:
@@ -105,15 +105,14 @@ class TokenBudgetSampler(Sampler[list[int]]):
             )
         # By the longer side, and within it by the difference of the two, up and down in turn.
         longer = lengths.max(axis=1)
-        difference = lengths[:, 0].astype(np.int64) - lengths[:, 1]
-        difference *= np.where(longer % 2, 1, -1)
-        self.sorted = np.lexsort((difference, longer))
-        ordered = lengths[self.sorted]
+        difference = (lengths[:, 0] - lengths[:, 1]) * (2 * (longer % 2) - 1)
+        self.sorted = np.lexsort((difference, longer)).astype(np.int32)
+        lengths = lengths[self.sorted]
         # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's. However
         # few the pairs, every rank must get a batch.
-        self.ends = cut(ordered, max_tokens, max_sentences=max(1, len(ordered) // world_size))
-        changes = (ordered[1:] != ordered[:-1]).any(axis=1)
-        self.groups = np.append(0, np.cumsum(changes))  # pairs of equal lengths, in sorted order
+        self.ends = cut(lengths, max_tokens, max_sentences=max(1, len(lengths) // world_size))
+        changes = (lengths[1:] != lengths[:-1]).any(axis=1)
+        self.groups = np.append(0, np.cumsum(changes, dtype=np.int32))  # of equal lengths, sorted
 
     def __len__(self) -> int:
         """Batches an epoch on this rank, the same on every rank."""
@@ -150,4 +149,6 @@ class TokenBudgetSampler(Sampler[list[int]]):
             return self.sorted
         pairs = len(self.sorted)
         # Keys that all differ: every machine sorts them alike.
-        return self.sorted[np.argsort(self.groups * pairs + rng.permutation(pairs))]
+        keys = self.groups * np.int64(pairs)
+        keys += rng.permutation(pairs)
+        return self.sorted[np.argsort(keys)]

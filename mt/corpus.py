@@ -33,7 +33,7 @@ log = logging.getLogger("mt")
 
 SECONDS_BETWEEN_LINES = 20.0  # where there is no terminal for a bar
 Ids = list[list[int]]
-_FORMAT = 1  # raised when prepared files of older versions must not be reused
+_FORMAT = 2  # raised when prepared files of older versions must not be reused
 
 
 def check_limit(limit: int | None, name: str = "limit") -> None:
@@ -103,6 +103,7 @@ class PreparedCorpus:
     """Ids of a cleaned split in a memory-mapped Arrow file, without special ids."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.report: dict[str, Any] = json.loads((folder / "report.json").read_text())
         self._rows = datasets.Dataset.from_file(str(folder / "pairs.arrow")).with_format("arrow")
 
@@ -110,12 +111,12 @@ class PreparedCorpus:
         return len(self._rows)
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of each source and target, read off Arrow's offsets, one added for eos."""
-        sides = []
-        for name in ("src", "tgt"):
-            chunks = self._rows.data.column(name).chunks
-            sides.append(np.concatenate([np.diff(c.offsets.to_numpy()) for c in chunks]) + 1)
-        return sides[0], sides[1]
+        """Tokens of each source and target, one added for eos.
+
+        From a file of their own: to read them off the ids would bring all of those into memory.
+        """
+        src, tgt = np.load(self._folder / "lengths.npy").astype(np.int32) + 1
+        return src, tgt
 
     def fetch(self, indices: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Source and target ids of some pairs."""
@@ -194,6 +195,7 @@ def _write(
     dropped = cleaning.reasons()
     read = kept = 0
     seen: set[bytes] = set()
+    lengths = []
     said = time.monotonic()
     with (
         ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer,
@@ -208,7 +210,11 @@ def _write(
                 else:
                     dropped[reason] += 1
             if keep:
-                writer.write_batch({"src": [src[i] for i in keep], "tgt": [tgt[i] for i in keep]})
+                rows = {"src": [src[i] for i in keep], "tgt": [tgt[i] for i in keep]}
+                writer.write_batch(rows)
+                lengths.append(
+                    np.array([[len(row) for row in side] for side in rows.values()], np.int32)
+                )
             read, kept = read + len(block), kept + len(keep)
             bar.update(len(block))
             if bar.disable and time.monotonic() > said + SECONDS_BETWEEN_LINES:
@@ -218,6 +224,9 @@ def _write(
         if not kept:
             raise ValueError(f"no pair is left after cleaning\n{table(report)}")
         writer.finalize()
+    sides = np.concatenate(lengths, axis=1)
+    small = np.uint16 if sides.max() < 2**16 else np.int32
+    np.save(folder / "lengths.npy", sides.astype(small))
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
 
 

@@ -45,8 +45,7 @@ def tokenizer_path(cfg: DictConfig, source: Source) -> Path:
     """The tokenizer's file: the one named, or one for exactly this training text and size."""
     if cfg.tokenizer.path:
         return Path(str(cfg.tokenizer.path))
-    text = [*source.identity("train"), *([cfg.data.limit] if cfg.data.limit else [])]
-    identity = json.dumps(text)
+    identity = json.dumps([source.identity("train"), cfg.data.limit])
     mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
     return Path("tokenizer") / f"{_choices()['data']}-{cfg.tokenizer.vocab_size}-{mark}.model"
 
