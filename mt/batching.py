@@ -112,7 +112,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
         # few the pairs, every rank must get a batch.
         self.ends = cut(lengths, max_tokens, max_sentences=max(1, len(lengths) // world_size))
         changes = (lengths[1:] != lengths[:-1]).any(axis=1)
-        self.groups = np.append(0, np.cumsum(changes, dtype=np.int32))  # of equal lengths, sorted
+        self.groups = np.insert(np.cumsum(changes, dtype=np.int32), 0, 0)  # of equal lengths
 
     def __len__(self) -> int:
         """Batches an epoch on this rank, the same on every rank."""

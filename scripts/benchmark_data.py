@@ -46,7 +46,7 @@ def report(self, batch, batch_idx):
     seconds = float(Path("/proc/uptime").read_text().split()[0]) - started
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     found = {
-        "seconds": seconds,
+        "seconds": round(seconds, 2),
         "peak_rss": status("self", "VmHWM"),
         "workers_rss": [status(pid, "VmRSS") for pid in children],
         "batch": list(batch.src.shape),
@@ -204,7 +204,9 @@ def main() -> None:
     report = {
         "date": date.today().isoformat(),
         "machine": machine(),
-        "command": " ".join(["python", *sys.argv]),
+        "command": "python scripts/benchmark_data.py --text PREFIX --validation PREFIX "
+        f"--pairs {args.pairs} --vocab-size {args.vocab_size} --output FILE",
+        "text": "/".join(Path(args.text).parts[-2:]),
         "pairs": args.pairs,
         "kept": len(prepared),
         "mean_tokens": [round(float(side.mean()), 2) for side in (src, tgt)],

@@ -1,4 +1,4 @@
-"""A run that goes on ends as if it had never stopped; runs do not mix."""
+"""A run that goes on ends as if it had never stopped."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from training import PAIRS, Forker, arguments, assert_same_weights, run, weights
+from training import PAIRS, Forker, arguments, assert_same_weights, run
 
-from mt import runs, tokenizer
+from mt import tokenizer
 from mt.runs import resume_path
 from mt.saving import Saving
 
@@ -66,17 +66,6 @@ def test_checkpoints_of_an_abandoned_end_are_not_averaged(
     assert config["training"]["mean of checkpoints"] == names
 
 
-def test_a_new_run_does_not_mix_with_an_old_one(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    args = arguments(corpus, tmp_path / "run", trainer__max_steps=1)
-    assert run(args, monkeypatch) == 0
-    before = weights(tmp_path / "run")
-    assert run([*args, "seed=2"], monkeypatch) == 2
-    assert "holds a run: add ckpt=last" in capsys.readouterr().err
-    assert all(torch.equal(before[name], w) for name, w in weights(tmp_path / "run").items())
-
-
 def test_a_resumed_run_keeps_its_own_tokenizer(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -90,48 +79,6 @@ def test_a_resumed_run_keeps_its_own_tokenizer(
     monkeypatch.chdir(tmp_path)  # where there is no tokenizer/ to find one in
     assert run([*again, "tokenizer.path=null"], monkeypatch) == 0
     assert not Path("tokenizer").exists()
-
-
-def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert runs.run_dir(None, "outputs/new") == "outputs/new"
-    assert runs.run_dir("last", "outputs/new") == "outputs/new"
-    for age, name in enumerate(("b", "a")):
-        file = Path("outputs") / "x" / name / "checkpoints" / "last.ckpt"
-        file.parent.mkdir(parents=True)
-        file.write_bytes(b"")
-        os.utime(file, (1000 + age, 1000 + age))
-    assert runs.run_dir("last", "outputs/new") == "outputs/x/a"
-    assert runs.run_dir("outputs/x/b/checkpoints/last.ckpt", "new") == str(tmp_path / "outputs/x/b")
-
-
-def test_a_run_goes_on_in_its_own_folder(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    assert run(arguments(corpus, tmp_path / "a", trainer__max_steps=1), monkeypatch) == 0
-    args = [*arguments(corpus, tmp_path / "b"), f"ckpt={tmp_path / 'a/checkpoints/last.ckpt'}"]
-    assert run(args, monkeypatch) == 2
-    assert "leave out hydra.run.dir" in capsys.readouterr().err
-
-
-def test_a_checkpoint_outside_of_a_run_is_refused(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    (tmp_path / "x.ckpt").write_bytes(b"")
-    args = arguments(corpus, tmp_path / "run")
-    assert run([*args, f"ckpt={tmp_path / 'x.ckpt'}"], monkeypatch) == 2
-    assert "RUN/checkpoints/NAME.ckpt" in capsys.readouterr().err
-
-
-def test_a_finished_run_says_that_nothing_is_left(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    args = arguments(corpus, tmp_path / "run", trainer__max_steps=2)
-    assert run(args, monkeypatch) == 0
-    assert run([*args, "ckpt=last"], monkeypatch) == 2
-    assert "trainer.max_steps=2 is a total" in capsys.readouterr().err
-    assert run([*args, "ckpt=last", "model.d_ff=64", "trainer.max_steps=4"], monkeypatch) == 2
-    assert "another model" in capsys.readouterr().err
 
 
 def test_loader_workers_change_nothing(
@@ -210,16 +157,6 @@ def test_auto_begins_and_goes_on(
     assert_same_weights(straight, auto)
     assert run(args, monkeypatch) == 0  # finished: nothing to do is no error
     assert "nothing left to train" in capsys.readouterr().out
-
-
-def test_auto_wants_to_know_the_folder(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    args = [a for a in arguments(corpus, tmp_path / "run") if "hydra.run.dir" not in a]
-    assert run([*args, "ckpt=auto"], monkeypatch) == 2
-    assert "that hydra.run.dir=FOLDER names" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def test_killed_twenty_times_at_any_moment(corpus: Path, tmp_path: Path) -> None:
