@@ -29,6 +29,7 @@ from mt import checkpoint, cli, corpus, metrics, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.ending import Interruption, end_with_parent, explain, kill_children
+from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
@@ -308,11 +309,15 @@ def write_model(run: Run, run_dir: Path) -> None:
     After an interruption it holds the weights as they are, at once.
     """
     trainer, module, data, saving, _, _ = run
+    # From the files, on every rank: a strategy may have the weights in pieces.
+    paths = [saving.folder / "last.ckpt"] if module.stopped else saving.to_average()
+    model = Transformer(**cast("dict[str, Any]", module.model.config))
+    model.load_state_dict(checkpoint.average(paths))
+    module.model = model
 
     def save(training: dict[str, Any]) -> None:
         if trainer.is_global_zero:
-            model, tok = module.model, module.tokenizer
-            folder = run_dir / "model"
+            folder, tok = run_dir / "model", module.tokenizer
             checkpoint.save(folder, model, tok, module.max_length, module.languages, training)
 
     about: dict[str, Any] = {
@@ -321,8 +326,6 @@ def write_model(run: Run, run_dir: Path) -> None:
         "steps": trainer.global_step,
     }
     if not module.stopped:
-        paths = saving.to_average()
-        module.model.load_state_dict(checkpoint.average(paths))
         about["mean of checkpoints"] = ", ".join(path.stem for path in paths)
         log.info(f"the model is the mean of {about['mean of checkpoints']}")
     save(about)

@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "saving",
         "ending",
         "runs",
+        "model",
         "sources",
         "cli",
         "metrics",
