@@ -26,7 +26,7 @@ from test_sources import (  # noqa: F401, fixtures among them
 )
 
 from mt import corpus
-from mt.corpus import Cleaning
+from mt.corpus import Cleaning, Seen
 from mt.sources import Files, Hub, Pair
 from mt.tokenizer import Tokenizer
 
@@ -60,7 +60,7 @@ ALL_RULES = Cleaning(
     ],
 )
 def test_each_rule(pair: Pair, lengths: tuple[int, int], reason: str | None) -> None:
-    seen: set[bytes] = set()
+    seen = Seen()
     assert ALL_RULES.judge(("x", "y"), (1, 1), seen) is None
     assert ALL_RULES.judge(pair, lengths, seen) == reason
     off = Cleaning(False, None, None, False, False)
@@ -69,13 +69,13 @@ def test_each_rule(pair: Pair, lengths: tuple[int, int], reason: str | None) -> 
 
 def test_the_defaults_drop_only_empty_and_very_long() -> None:
     rules = Cleaning()
-    assert rules.judge(("a", "a"), (1, 256), set()) is None
-    assert rules.judge(("a", "b"), (1, 257), set()) == "max_length"
-    assert rules.judge(("a", ""), (1, 0), set()) == "empty"
+    assert rules.judge(("a", "a"), (1, 256), Seen()) is None
+    assert rules.judge(("a", "b"), (1, 257), Seen()) == "max_length"
+    assert rules.judge(("a", ""), (1, 0), Seen()) == "empty"
 
 
 def test_a_pair_dropped_for_another_reason_is_no_duplicate_later() -> None:
-    seen: set[bytes] = set()
+    seen = Seen()
     assert ALL_RULES.judge(("x", "y"), (9, 9), seen) == "max_length"
     assert ALL_RULES.judge(("x", "y"), (1, 1), seen) is None
     assert ALL_RULES.judge(("x", "y"), (1, 1), seen) == "duplicates"
@@ -88,13 +88,13 @@ def test_reasons_stand_in_the_order_of_the_rules() -> None:
     off = {"empty": False, "identical": False, "max_length": None, "max_ratio": None}
     order = []
     for _ in range(len(rules)):
-        seen: set[bytes] = set()
+        seen = Seen()
         Cleaning(**{**off, "duplicates": True}).judge(("", ""), (0, 9), seen)
         reason = Cleaning(**rules).judge(("", ""), (0, 9), seen)
         assert reason is not None
         order.append(reason)
         rules[reason] = {**off, "duplicates": False}[reason]
-    assert Cleaning(**rules).judge(("", ""), (0, 9), set()) is None
+    assert Cleaning(**rules).judge(("", ""), (0, 9), Seen()) is None
     assert list(Cleaning().reasons()) == order
 
 
@@ -116,6 +116,15 @@ def test_reasons_stand_in_the_order_of_the_rules() -> None:
 def test_rules_of_the_wrong_kind_are_refused(rule: str, value: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{rule}={value!r}: must be")):
         Cleaning(**{rule: value})
+
+
+def test_what_was_seen_stays_seen_beyond_a_merge() -> None:
+    seen = Seen()
+    pairs = [(str(number), "x") for number in range(200_000)]
+    assert all(seen.add(pair) for pair in pairs)
+    assert len(seen.sorted) > 100_000
+    assert not any(seen.add(pair) for pair in pairs)
+    assert seen.add(("x", "0"))
 
 
 # Preparing
