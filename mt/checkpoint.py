@@ -48,8 +48,9 @@ def save(
     and what it scores, in JSON's types.
     """
     folder = Path(folder)
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial, old = (folder.with_name(f".{folder.name}.{what}") for what in ("partial", "old"))
+    for left in (partial, old):  # by a killed process
+        shutil.rmtree(left, ignore_errors=True)
     partial.mkdir(parents=True)
     config = {
         "format": FORMAT,
@@ -67,12 +68,13 @@ def save(
             json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         if folder.exists():
-            old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
             folder.rename(old)
             partial.rename(folder)
             shutil.rmtree(old)
         else:
             partial.rename(folder)
+    except safetensors.SafetensorError as error:  # a full disk
+        raise OSError(f"{folder}: {error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -1,7 +1,6 @@
 """The corpus as Lightning wants it: prepared once, then batches for each rank."""
 
 import logging
-import signal
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,13 +10,11 @@ from torch.utils.data import DataLoader, Dataset
 from mt import corpus
 from mt.batching import Batch, TokenBudgetSampler, collate
 from mt.corpus import Cleaning, PreparedCorpus
+from mt.processes import begin_worker
 from mt.sources import Source
 from mt.tokenizer import Tokenizer
 
-log = logging.getLogger(__name__)
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
+log = logging.getLogger("mt")
 
 
 class TranslationData(pl.LightningDataModule):
@@ -61,9 +58,10 @@ class TranslationData(pl.LightningDataModule):
         self._reported = True
 
     def setup(self, stage: str) -> None:
-        """Open what is prepared; ValueError when the training data are too few for the ranks."""
+        """Open what is prepared; ValueError when a split has fewer pairs than there are ranks."""
         if not hasattr(self, "validation"):
             self.validation = self._prepare("validation")
+            self._validation_sampler = self._sampler(self.validation, shuffle=False)
             self.validation_texts = corpus.texts(self.source, "validation", self.validation_limit)
         if stage == "fit" and not hasattr(self, "train"):
             self.train = self._prepare("train")
@@ -84,7 +82,7 @@ class TranslationData(pl.LightningDataModule):
         return self._loader(self.train, sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader(self.validation, self._sampler(self.validation, shuffle=False))
+        return self._loader(self.validation, self._validation_sampler)
 
     def _sampler(self, prepared: PreparedCorpus, shuffle: bool) -> TokenBudgetSampler:
         assert self.trainer is not None
@@ -104,7 +102,7 @@ class TranslationData(pl.LightningDataModule):
             sampler=sampler,
             batch_size=None,
             num_workers=self.workers,
-            worker_init_fn=_leave_signals_to_the_run,
+            worker_init_fn=begin_worker,
             persistent_workers=self.workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
@@ -115,6 +113,7 @@ class TranslationData(pl.LightningDataModule):
             "batches_seen": self.batches_seen,
             "max_tokens": self.max_tokens,
             "world_size": self.trainer.world_size,
+            "pairs": len(self.train),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -122,17 +121,16 @@ class TranslationData(pl.LightningDataModule):
         then = state_dict["max_tokens"] * state_dict["world_size"]
         now = self.max_tokens * self.trainer.world_size
         self.batches_seen = state_dict["batches_seen"] * then // now
+        if (pairs := state_dict["pairs"]) != len(self.train):
+            log.warning(
+                f"the checkpoint is of a run on {pairs:,} pairs, these are {len(self.train):,}: "
+                "its place in the epoch means other ones"
+            )
         if then != now:
             log.warning(
                 "max_tokens or the number of devices has changed since the checkpoint: the "
                 "current epoch goes on at about the same place, not exactly"
             )
-
-
-def _leave_signals_to_the_run(worker: int) -> None:
-    """Ctrl-C and clusters signal workers as well, without whom the run cannot end in order."""
-    for signum in SIGNALS:
-        signal.signal(signum, signal.SIG_IGN)
 
 
 class _Batches(Dataset[Batch]):

@@ -1,62 +1,81 @@
 """How a run ends before its time: by a signal, by diverging, by the loss of another process."""
 
 import logging
+import multiprocessing
 import os
 import signal
-import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytorch_lightning as pl
 
-from mt.datamodule import SIGNALS
 from mt.module import Diverged, TranslationModule
+from mt.processes import SIGNALS
 
 log = logging.getLogger("mt")
 
 
 class Interruption(pl.Callback):
-    """A signal ends training after the current step; a second one ends it at once."""
+    """A signal ends training after the current step; a second one ends the run at once.
+
+    At once is also how it ends when it does not train, or no longer: whatever it has written is
+    whole, and ``ckpt=last`` does what is left.
+    """
 
     def __init__(self) -> None:
         self.signum: int = signal.SIGTERM  # unless this rank hears of another one
+        self.training = False
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    @contextmanager
+    def listening(self, trainer: pl.Trainer, module: TranslationModule) -> Iterator[None]:
+        """Handle the signals meanwhile."""
+
         def handle(signum: int, frame: Any) -> None:
             self.signum = signum
-            cast("TranslationModule", pl_module).stop_requested = True
-            signal.signal(signum, signal.default_int_handler)
+            if not self.training or module.stop_requested:
+                end_at_once(trainer, signum)
+            module.stop_requested = True
             if trainer.is_global_zero:
                 log.warning("stopping after this step, and a validation under way; again: at once")
 
-        for signum in SIGNALS:
-            signal.signal(signum, handle)
+        # Lightning's handler waits for the other ranks, who may be waiting for this one elsewhere.
+        trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+        before = {signum: signal.signal(signum, handle) for signum in SIGNALS}
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.training = True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        for signum in SIGNALS:
-            signal.signal(signum, signal.default_int_handler)
+        self.training = False
 
 
-def end_with_parent() -> None:
-    """From now on end this process when the one that started it is gone.
-
-    A rank whose rank 0 was killed would else wait for it, on a GPU for many minutes.
-    """
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+def end_at_once(trainer: pl.Trainer, signum: int) -> None:
+    """End this process and all that it has started, without another word to the other ranks."""
+    what = f"ended at once by {signal.Signals(signum).name}; ckpt=last goes on from what is saved"
+    os.write(2, f"mt.train: {what}\n".encode())
+    kill_ranks(trainer)
+    kill_workers()
+    os._exit(128 + signum)
 
 
-def kill_children(trainer: pl.Trainer) -> None:
+def kill_ranks(trainer: pl.Trainer) -> None:
     """End the ranks that this process has started, if it has: they must not wait for it."""
     for process in getattr(trainer.strategy.launcher, "procs", []):
         process.kill()
+
+
+def kill_workers() -> None:
+    """End the loader's workers: they do not listen to SIGTERM, by which Python would end them."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else torch raises an error for each
+    for worker in multiprocessing.active_children():
+        worker.kill()
 
 
 def explain(error: Diverged, folder: Path, rank: int) -> str:
@@ -70,6 +89,6 @@ def explain(error: Diverged, folder: Path, rank: int) -> str:
     lines += [
         "  what to try: a larger training.warmup_steps (a lower learning rate), "
         "trainer.gradient_clip_val=1, trainer.precision=32-true, data without these pairs",
-        "  the checkpoints from before are whole: ckpt=last goes on from the newest",
+        "  what was saved before is whole: ckpt=last goes on from it",
     ]
     return "\n".join(lines)

@@ -40,7 +40,7 @@ class WholeFiles(TorchCheckpointIO):
             # torch covers what went wrong by a RuntimeError of its own.
             cause = error.__context__ if isinstance(error, RuntimeError) else error
             if isinstance(cause, OSError):
-                hint = "the checkpoints before are whole, ckpt=last goes on from them"
+                hint = "what was saved before is whole, ckpt=last goes on from it"
                 raise OSError(cause.errno, f"{cause.strerror} ({hint})", str(path)) from None
             raise
 
@@ -82,7 +82,7 @@ def place_in_epoch(batches_seen: int, epoch_length: int) -> dict[str, Any]:
 class Saving(pl.Callback):
     """Validates and saves at whole optimizer steps only, never inside an accumulation.
 
-    ``step-NNNNNNNN.ckpt`` every ``checkpoint_every`` steps, or minutes of training if it says
+    ``step-NNNNNNNN.ckpt`` every ``checkpoint_every`` steps, or minutes on the clock if it says
     '10 min', and at the end, the last ``keep`` of them; every ``validate_every`` steps
     ``last.ckpt``, then a validation, then ``best.ckpt`` if ``val_bleu`` is the highest so far.
     ``kept`` are the files of this run to average, oldest first; it goes on in a resumed run.

@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
@@ -181,16 +182,33 @@ class Hub:
         return ["hub", self.path, self.config, split, self.src, self.tgt, stats]
 
     def _mirror_shards(self, split: str) -> list[Path]:
-        """The files of a folder that has the hub's own layout; none elsewhere."""
+        """The files of a folder that has the hub's own layout; none elsewhere.
+
+        ValueError when the folder lacks the split or one of its shards.
+        """
         folder = Path(self.path) / (self.config or "")
-        return sorted(folder.glob(f"{split}-*.parquet"))
+        found = sorted(folder.glob(f"{split}-*.parquet"))
+        if not found and any(folder.glob("*-*-of-*.parquet")):
+            raise ValueError(f"{folder}: no {split}-*.parquet")
+        if numbers := [re.search(r"-(\d+)-of-(\d+)\.", path.name) for path in found]:
+            have = {(int(n[1]), int(n[2])) for n in numbers if n}
+            want = {(i, shards) for _, shards in have for i in range(shards)}
+            if missing := sorted(want - have):
+                number, shards = missing[0]
+                name = f"{split}-{number:05d}-of-{shards:05d}.parquet"
+                raise ValueError(f"{folder}: {name} is missing")
+        return found
 
     def _rows(self, split: str) -> Iterator[dict[str, Any]]:
         """Some rows at a time, by column."""
         if shards := self._mirror_shards(split):
             self._check(datasets.Features.from_arrow_schema(_parquet(shards[0]).schema_arrow))
             for shard in shards:
-                yield from (b.to_pydict() for b in _parquet(shard).iter_batches(batch_size=1000))
+                try:
+                    for rows in _parquet(shard).iter_batches(batch_size=1000):
+                        yield rows.to_pydict()
+                except (pa.ArrowException, OSError) as error:
+                    raise ValueError(f"{shard}: damaged: {_first_line(error)}") from None
         else:
             found = self._load(split)
             self._check(found.features)

@@ -143,6 +143,9 @@ def save(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:
         path: tokenizer.proto,
     }
     for target, content in contents.items():
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
-        partial.write_bytes(content)
-        partial.replace(target)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            partial.write_bytes(content)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -28,9 +28,10 @@ from tqdm import tqdm
 from mt import checkpoint, cli, corpus, metrics, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
-from mt.ending import Interruption, end_with_parent, explain, kill_children
+from mt.ending import Interruption, explain, kill_ranks, kill_workers
 from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
+from mt.processes import end_with_parent
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
 from mt.saving import NEVER, Saving, WholeFiles
@@ -266,19 +267,26 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     if resume is not None:
         log.info(f"resuming from {resume}")
     try:
-        trainer.fit(module, data, ckpt_path=resume)
-        if not module.stopped:
-            saving.save_step(trainer)
-        saving.save_last(trainer)
-        write_model(run, run_dir)
+        with interruption.listening(trainer, module):
+            trainer.fit(module, data, ckpt_path=resume)
+            # A request after the last step that reads them, or on another rank.
+            module.stopped = module.stopped or not trainer.strategy.reduce_boolean_decision(
+                not module.stop_requested
+            )
+            if not module.stopped:
+                saving.save_step(trainer)
+            saving.save_last(trainer)
+            write_model(run, run_dir)
     except Diverged as error:  # on all ranks at once
         if error.pairs or trainer.is_global_zero:
             told = explain(error, saving.folder.parent, trainer.global_rank)
             print(f"mt.train: error: {told}", file=sys.stderr)
         return 2 if trainer.is_global_zero else 0
     except BaseException:
-        kill_children(trainer)
+        kill_ranks(trainer)
         raise
+    finally:
+        kill_workers()
     if module.stopped:
         log.warning(f"interrupted at step {trainer.global_step:,}; resume with ckpt=last")
     # Lightning kills rank 0, maybe while it still writes, when another rank ends with an error.

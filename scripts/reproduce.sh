@@ -31,6 +31,7 @@ fi
 settings+=("$@")
 data=() # what evaluation must know of the settings
 for setting in "$@"; do
+    [[ $setting == -* ]] && { echo "$usage" >&2; exit 2; }
     [[ $setting == data.path=* || $setting == data.config=* ]] && data+=("$setting")
 done
 scripts=$(dirname "$0")

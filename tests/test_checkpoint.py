@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -168,6 +169,20 @@ def test_a_failed_save_leaves_the_old_one_whole(
     monkeypatch.setattr(safetensors.torch, "save_file", disk_full)
     with pytest.raises(OSError, match="No space left"):
         save(folder, tiny(seed=1), tokenizer)
+    assert contents(folder) == before
+    assert names(folder.parent) == ["model"]
+
+
+def test_a_really_full_disk_is_an_error_of_the_system(folder: Path, tokenizer: Tokenizer) -> None:
+    """A limit on file sizes stops the write halfway; safetensors has an error of its own for it."""
+    before = contents(folder)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"too large|os error"):
+            save(folder, tiny(seed=1), tokenizer)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert contents(folder) == before
     assert names(folder.parent) == ["model"]
 

@@ -87,11 +87,29 @@ def test_other_batches_resume_at_about_the_same_place(
     bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = data(bpe, tmp_path)
+    first.setup("fit")
     first.batches_seen = 8
     resumed = data(bpe, tmp_path, world_size=2)
+    resumed.setup("fit")
     resumed.load_state_dict(first.state_dict())
     assert resumed.batches_seen == 4
     assert "about the same place" in caplog.text
+    assert "pairs" not in caplog.text
+
+
+def test_other_training_pairs_are_told(
+    bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, resumed = data(bpe, tmp_path), data(bpe, tmp_path, limit=100)
+    for module in (first, resumed):
+        module.setup("fit")
+    resumed.load_state_dict(first.state_dict())
+    assert "of a run on 150 pairs, these are 100" in caplog.text
+
+
+def test_a_rank_without_a_validation_pair_shows_at_once(bpe: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="1 pairs are too few for 2 devices"):
+        data(bpe, tmp_path, world_size=2, validation_limit=1).setup("fit")
 
 
 def test_the_references_are_the_untouched_texts(bpe: Tokenizer, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from training import (
 )
 
 from mt.module import TranslationModule
-from mt.runs import resume_path
+from mt.runs import is_finished, resume_path
 from mt.saving import WholeFiles
 from mt.translator import Translator
 
@@ -44,6 +44,81 @@ def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] > 0
     assert Translator.load(tmp_path / "run" / "model").translate(["Hello."])[0].source == "Hello."
+
+
+# As mt.train, but a signal comes inside the validation at a step, or after it: at the end.
+SIGNALLED = """
+import os, signal
+from mt import train
+from mt.module import TranslationModule
+
+original = TranslationModule._validation_bleu
+
+def bleu(self):
+    step, fn = self.trainer.global_step, self.trainer.state.fn.value
+    if self.global_rank == int(os.environ["RANK_OF"]) and f"{fn}-{step}" == os.environ["AT"]:
+        for _ in range(int(os.environ["TIMES"])):
+            os.kill(os.getpid(), int(os.environ["SIGNUM"]))
+    return original(self)
+
+TranslationModule._validation_bleu = bleu
+if __name__ == "__main__":
+    train.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "times", "devices", "signum", "message"),
+    [
+        pytest.param("fit-6", 1, 1, signal.SIGINT, "resume with", marks=pytest.mark.slow),
+        ("fit-6", 2, 1, signal.SIGTERM, "ended at once by SIGTERM"),
+        # behind the last step
+        pytest.param("fit-12", 1, 1, signal.SIGTERM, "resume with", marks=pytest.mark.slow),
+        ("validate-12", 1, 1, signal.SIGUSR1, "ended at once by SIGUSR1"),
+        pytest.param("validate-12", 1, 2, signal.SIGTERM, "ended at once", marks=pytest.mark.slow),
+        pytest.param("fit-6", 1, 2, signal.SIGTERM, "resume with", marks=pytest.mark.slow),
+        pytest.param("fit-6", 2, 2, signal.SIGTERM, "ended at once", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_signal_in_a_validation_ends_with_its_status(
+    at: str, times: int, devices: int, signum: int, message: str, rank: int, corpus: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """With workers, who must not keep the rest waiting; then ckpt=last does what is left."""
+    if rank >= devices:
+        pytest.skip("there is no such rank")
+    program = tmp_path / "signalled.py"
+    program.write_text(SIGNALLED)
+    changes = {"validate_every": 6, "data.workers": 1, "data.validation_limit": 4}
+    args = arguments(corpus, tmp_path / "run", **changes, trainer__devices=devices)
+    facts = {"AT": at, "TIMES": str(times), "SIGNUM": str(int(signum)), "RANK_OF": str(rank)}
+    done = subprocess.run(
+        [sys.executable, program, *args],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, **facts},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if rank == 1 and "at once" in message:  # rank 0 fails for want of it, or Lightning kills it
+        assert done.returncode not in (0, 2), done.stderr
+    else:
+        assert done.returncode == 128 + signum, done.stderr
+    assert message in done.stdout + done.stderr
+    wait_until_gone(str(program))
+    again = subprocess.run(
+        [sys.executable, program, *args, "ckpt=last"],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, **facts, "AT": "never"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert is_finished(tmp_path / "run", 12)
 
 
 # Divergence

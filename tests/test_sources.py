@@ -422,6 +422,29 @@ def test_a_damaged_shard_is_named(mirror: Path) -> None:
         list(Hub(str(mirror), "de-en").pairs("train"))
 
 
+def test_a_shard_damaged_inside_is_named(mirror: Path) -> None:
+    shard = mirror / "de-en" / "train-00000-of-00002.parquet"
+    content = bytearray(shard.read_bytes())
+    content[4:200] = bytes(196)
+    shard.write_bytes(content)
+    with pytest.raises(ValueError, match=r"train-00000-of-00002\.parquet: damaged: "):
+        list(Hub(str(mirror), "de-en").pairs("train"))
+
+
+def test_a_mirror_without_one_of_its_shards_is_refused(mirror: Path) -> None:
+    (mirror / "de-en" / "train-00000-of-00002.parquet").unlink()
+    with pytest.raises(ValueError, match=r"train-00000-of-00002\.parquet is missing"):
+        Hub(str(mirror), "de-en").identity("train")
+
+
+def test_a_mirror_without_a_split_is_refused(mirror: Path) -> None:
+    (mirror / "de-en" / "validation-00000-of-00001.parquet").unlink()
+    source = Hub(str(mirror), "de-en")
+    source.identity("train")
+    with pytest.raises(ValueError, match=r"de-en: no validation-\*\.parquet"):
+        source.identity("validation")
+
+
 def test_a_changed_file_of_another_layout_is_another_corpus(tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text("{}\n")

@@ -84,6 +84,7 @@ def test_the_model_is_the_mean_of_the_checkpoints_that_its_card_names(
         ("+trainer.max_epochs=1", "trainer.max_epochs is mt.train's"),
         ("+trainer.limit_train_batches=3", "trainer.limit_train_batches is mt.train's"),
         ("data.limit=1 trainer.devices=2", "too few for 2 devices"),
+        ("data.validation_limit=1 trainer.devices=2", "too few for 2 devices"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(

@@ -1,0 +1,33 @@
+"""What the processes of a run owe each other: whom a signal concerns, and to end with the rest."""
+
+import os
+import signal
+import threading
+import time
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
+
+
+def end_with_parent() -> None:
+    """From now on end this process when the one that started it is gone.
+
+    A rank whose rank 0 was killed would else wait for it, on a GPU for many minutes.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def begin_worker(worker: int) -> None:
+    """What a process that makes batches does first.
+
+    Ctrl-C and clusters signal it as well, and without it the run could not end in order.
+    """
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+    end_with_parent()
