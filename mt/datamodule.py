@@ -1,6 +1,8 @@
 """The corpus as Lightning wants it: prepared once, then batches for each rank."""
 
+import functools
 import logging
+import os
 from typing import Any
 
 import pytorch_lightning as pl
@@ -102,7 +104,7 @@ class TranslationData(pl.LightningDataModule):
             sampler=sampler,
             batch_size=None,
             num_workers=self.workers,
-            worker_init_fn=begin_worker,
+            worker_init_fn=functools.partial(begin_worker, os.getpid()),
             persistent_workers=self.workers > 0,
             pin_memory=torch.cuda.is_available(),
         )

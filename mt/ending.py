@@ -31,8 +31,11 @@ class Interruption(pl.Callback):
     @contextmanager
     def listening(self, trainer: pl.Trainer, module: TranslationModule) -> Iterator[None]:
         """Handle the signals meanwhile."""
+        process = os.getpid()
 
         def handle(signum: int, frame: Any) -> None:
+            if os.getpid() != process:  # a worker just forked, which has not begun yet
+                return
             self.signum = signum
             if not self.training or module.stop_requested:
                 end_at_once(trainer, signum)

@@ -8,12 +8,12 @@ import time
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
 
 
-def end_with_parent() -> None:
-    """From now on end this process when the one that started it is gone.
+def end_with_parent(parent: int | None = None) -> None:
+    """From now on end this process when ``parent``, which started it, is gone.
 
     A rank whose rank 0 was killed would else wait for it, on a GPU for many minutes.
     """
-    parent = os.getppid()
+    parent = parent or os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -23,11 +23,11 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def begin_worker(worker: int) -> None:
-    """What a process that makes batches does first.
+def begin_worker(parent: int, worker: int) -> None:
+    """What a process that makes batches for ``parent`` does first.
 
     Ctrl-C and clusters signal it as well, and without it the run could not end in order.
     """
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
-    end_with_parent()
+    end_with_parent(parent)

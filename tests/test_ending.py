@@ -99,7 +99,7 @@ def test_a_signal_in_a_validation_ends_with_its_status(
         env={**ENVIRONMENT, **facts},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     if rank == 1 and "at once" in message:  # rank 0 fails for want of it, or Lightning kills it
@@ -114,7 +114,7 @@ def test_a_signal_in_a_validation_ends_with_its_status(
         env={**ENVIRONMENT, **facts, "AT": "never"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert again.returncode == 0, again.stderr

@@ -41,7 +41,9 @@ def test_a_process_ends_with_the_one_that_started_it() -> None:
 
 def test_a_worker_leaves_signals_to_the_run_and_ends_with_it() -> None:
     group = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    parent = child_of_a_dead_parent("begin_worker", "0", group + "time.sleep(2); os._exit(7)")
+    parent = child_of_a_dead_parent(
+        "begin_worker", "os.getppid(), 0", group + "time.sleep(2); os._exit(7)"
+    )
     time.sleep(1)
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     while not children.read_text().split():

@@ -74,7 +74,7 @@ def wait_for_training(process: "subprocess.Popen[str]") -> None:
     for line in process.stdout:
         if "parameters for 100,000 steps" in line:
             break
-    time.sleep(1)
+    time.sleep(2)  # workers have begun, steps are taken
 
 
 def free_port() -> int:
