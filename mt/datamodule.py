@@ -19,6 +19,9 @@ from mt.tokenizer import Tokenizer
 log = logging.getLogger("mt")
 
 
+PATIENCE = 300  # seconds to wait for a worker's batch
+
+
 class TranslationData(pl.LightningDataModule):
     """Training and validation batches of a source.
 
@@ -106,6 +109,8 @@ class TranslationData(pl.LightningDataModule):
             num_workers=self.workers,
             worker_init_fn=functools.partial(begin_worker, os.getpid()),
             persistent_workers=self.workers > 0,
+            # A fork of a process with threads can deadlock: an error, and ckpt=last, end the wait.
+            timeout=PATIENCE if self.workers else 0,
             pin_memory=torch.cuda.is_available(),
         )
 
