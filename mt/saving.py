@@ -58,8 +58,8 @@ def interval(every: Any) -> tuple[int | None, float | None]:
 def place_in_epoch(batches_seen: int, epoch_length: int) -> dict[str, Any]:
     """The state of Lightning's fit loop before batch ``batches_seen`` + 1, counted over all epochs.
 
-    The batch has been fetched and not been started, as where a step checkpoint is written: the
-    only state from which every version resumes exactly, epoch ends and accumulation included.
+    The batch has been fetched and not been started: from there every version resumes exactly, at
+    an epoch's end and with accumulation too.
     """
     epochs, batches = divmod(batches_seen, epoch_length)
 
