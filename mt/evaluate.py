@@ -20,7 +20,7 @@ from tqdm import tqdm
 from mt import checkpoint, cli, corpus, metrics
 from mt.search import SearchOptions
 from mt.sources import SPLITS, make_source
-from mt.translator import Translator, pick_device
+from mt.translator import Translator, default_workers, pick_device
 
 
 def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
@@ -50,7 +50,7 @@ def evaluate(
     start = time.perf_counter()
     with tqdm(total=len(sources), unit=" sentences", disable=None) as bar:
         results = translator.translate(
-            sources, options.beam_size, options.alpha, 1, batch_size, on_progress=bar.update
+            sources, options, batch_size=batch_size, on_progress=bar.update
         )
     seconds = time.perf_counter() - start
     hypotheses = [result.text for result in results]
@@ -103,8 +103,15 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     if not sizes or len(set(sizes)) < len(sizes):
         raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
     options = [SearchOptions(size, cfg.search.alpha) for size in sizes]
-    loaded = checkpoint.load(path, pick_device(str(cfg.device)))
-    translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])
+    device = pick_device(str(cfg.device))
+    loaded = checkpoint.load(path, device)
+    translator = Translator(
+        loaded.model,
+        loaded.tokenizer,
+        loaded.config["max_length"],
+        precision=cfg.precision,
+        workers=default_workers(device) if cfg.workers is None else cfg.workers,
+    )
     sources, references, name = read_test_set(cfg)
     languages = loaded.config.get("languages") or ["en", "de"]
     _check_languages(cfg, languages)

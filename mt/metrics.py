@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+import numpy as np
 import sacrebleu.metrics
 import sacremoses
 
@@ -32,6 +33,15 @@ def all_scores(hypotheses: list[str], references: list[str], german: bool = True
         _score("TER", sacrebleu.metrics.TER(), hypotheses, references),
     ]
     return [*scores, compound_split_bleu(hypotheses, references)] if german else scores
+
+
+def pairwise_chrf(texts: list[str]) -> np.ndarray:
+    """chrF of text i when text j is its reference: [i, j], from 0 to 100."""
+    chrf = sacrebleu.metrics.CHRF()
+    different = sorted(set(texts))
+    table = np.array([[chrf.sentence_score(a, [b]).score for b in different] for a in different])
+    which = [different.index(text) for text in texts]
+    return table[np.ix_(which, which)]
 
 
 def compound_split_bleu(hypotheses: list[str], references: list[str]) -> Score:

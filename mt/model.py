@@ -1,12 +1,9 @@
 """The Transformer of *Attention Is All You Need* (Vaswani et al. 2017), section 3, top to bottom.
 
-Shapes: B sentences, S source length, T target length, R = B * k rows (k hypotheses of a sentence
-share its memory; k = 1 in training), V vocabulary, h heads, d_k = d_model / h.
+Shapes: B sentences, S source length, T target length, V vocabulary, h heads, d_k = d_model / h.
 """
 
 import math
-from collections.abc import Iterable
-from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +13,8 @@ from torch import Tensor, nn
 class Transformer(nn.Module):
     """Encoder, decoder and the one matrix they share (3.1, 3.4, figure 1).
 
-    ``forward`` is the training view: all target positions at once. Decoding takes ``start`` once
-    per batch and ``step`` once per token; both ways give the same logits.
+    This is the view of training: all target positions at once. ``mt.inference`` computes the same
+    function a token at a time.
 
     Raises ValueError when a number is not one the paper's architecture allows.
     """
@@ -90,40 +87,20 @@ class Transformer(nn.Module):
         """
         source_mask = self._source_mask(src)
         x = self._embed(tgt)
-        for layer in self._decoder_layers():
-            x = layer(x, layer.cross_attention.keys_values(memory), source_mask)
+        for layer in self.decoder:
+            x = layer(x, memory, source_mask)
         return x
 
     def project(self, states: Tensor) -> Tensor:
         """States [..., d_model] -> logits [..., V], by the embedding matrix (3.4)."""
         return F.linear(states, self.embedding.weight)
 
-    def start(self, src: Tensor) -> "DecoderState":
-        """Encode source ids [B, S] and prepare to decode them one token at a time."""
-        memory = self.encode(src)
-        keys_values = [
-            layer.cross_attention.keys_values(memory) for layer in self._decoder_layers()
-        ]
-        return DecoderState(keys_values, self._source_mask(src))
-
-    def step(self, tokens: Tensor, state: "DecoderState") -> Tensor:
-        """The last token of each row [R] -> logits of the next one [R, V]; ``state`` moves on."""
-        x = self._embed(tokens[:, None], position=state.length)
-        layers = zip(self._decoder_layers(), state.cross, state.own, strict=True)
-        for layer, keys_values, own in layers:
-            x = layer(x, keys_values, state.source_mask, own)
-        state.length += 1
-        return self.project(x[:, 0])
-
-    def _decoder_layers(self) -> "Iterable[DecoderLayer]":
-        return cast("Iterable[DecoderLayer]", self.decoder)
-
     def _source_mask(self, src: Tensor) -> Tensor:
         return (src != self.pad_id)[:, None, None, :]  # [B, 1, 1, S], True where a key counts
 
-    def _embed(self, ids: Tensor, position: int = 0) -> Tensor:
+    def _embed(self, ids: Tensor) -> Tensor:
         """3.4 and 3.5: embeddings times sqrt(d_model), plus positions, then dropout (5.4)."""
-        positions = torch.arange(position, position + ids.shape[1], device=ids.device)
+        positions = torch.arange(ids.shape[1], device=ids.device)
         x = self.embedding(ids) * math.sqrt(self.d_model)
         return self.dropout(x + positional_encoding(positions, self.d_model).to(x.dtype))
 
@@ -152,14 +129,8 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(d_model, d_ff)
         self.add_norm = nn.ModuleList(AddNorm(d_model, P_drop) for _ in range(3))
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: tuple[Tensor, Tensor],
-        source_mask: Tensor,
-        past: "KeyValues | None" = None,
-    ) -> Tensor:
-        x = self.add_norm[0](x, self.self_attention(x, causal=past is None, past=past))
+    def forward(self, x: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
+        x = self.add_norm[0](x, self.self_attention(x, causal=True))
         x = self.add_norm[1](x, self.cross_attention(x, memory, source_mask))
         return self.add_norm[2](x, self.feed_forward(x))
 
@@ -199,16 +170,8 @@ class SelfAttention(nn.Module):
         self.W_QKV = nn.Linear(d_model, 3 * d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        past: "KeyValues | None" = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         Q, K, V = (_split_heads(part, self.h) for part in self.W_QKV(x).chunk(3, dim=-1))
-        if past is not None:
-            K, V = past.append(K, V)
         return self.W_O(_merge_heads(attention(Q, K, V, mask, causal)))
 
 
@@ -222,16 +185,11 @@ class CrossAttention(nn.Module):
         self.W_KV = nn.Linear(d_model, 2 * d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
-    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Memory [B, S, d_model] -> K and V, [B, h, S, d_k] each; once per sentence."""
+    def forward(self, x: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
+        """x [B, T, d_model], memory [B, S, d_model] -> [B, T, d_model]."""
+        Q = _split_heads(self.W_Q(x), self.h)
         K, V = (_split_heads(part, self.h) for part in self.W_KV(memory).chunk(2, dim=-1))
-        return K, V
-
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], source_mask: Tensor) -> Tensor:
-        """x [R, T, d_model]: the k hypotheses of a sentence query its one memory together."""
-        K, V = memory
-        Q = _split_heads(self.W_Q(x).view(K.shape[0], -1, x.shape[-1]), self.h)  # [B, h, k*T, d_k]
-        return self.W_O(_merge_heads(attention(Q, K, V, source_mask)).view(x.shape))
+        return self.W_O(_merge_heads(attention(Q, K, V, source_mask)))
 
 
 class FeedForward(nn.Module):
@@ -254,55 +212,6 @@ def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
     two_i = torch.arange(0, d_model, 2, device=positions.device)
     angles = positions[:, None] * torch.exp(two_i * (-math.log(10000.0) / d_model))
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
-
-
-class KeyValues:
-    """Keys and values of the tokens decoded so far in one layer, grown in place by doubling."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self.buffer: Tensor | None = None  # [R, 2, h, capacity, d_k]
-
-    def append(self, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """Add K and V [R, h, T, d_k]; return all so far, [R, h, length, d_k] each."""
-        start, self.length = self.length, self.length + K.shape[2]
-        if self.buffer is None or self.length > self.buffer.shape[3]:
-            rows, h, _, d_k = K.shape
-            larger = K.new_empty(rows, 2, h, max(16, 2 * self.length), d_k)
-            if self.buffer is not None:
-                larger[:, :, :, :start] = self.buffer[:, :, :, :start]
-            self.buffer = larger
-        self.buffer[:, 0, :, start : self.length] = K
-        self.buffer[:, 1, :, start : self.length] = V
-        return self.buffer[:, 0, :, : self.length], self.buffer[:, 1, :, : self.length]
-
-    def select(self, rows: Tensor) -> None:
-        if self.buffer is not None:
-            self.buffer = self.buffer.index_select(0, rows)
-
-
-class DecoderState:
-    """What a decoding step needs: keys and values of the source, of the target so far, and masks.
-
-    Rows start as one a sentence; ``select`` repeats, reorders and drops them.
-    """
-
-    def __init__(self, cross: list[tuple[Tensor, Tensor]], source_mask: Tensor) -> None:
-        self.cross = cross  # per layer, [B, h, S, d_k] each
-        self.source_mask = source_mask  # [B, 1, 1, S]
-        self.own = [KeyValues() for _ in cross]
-        self.length = 0
-
-    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Row i continues the old row ``rows[i]``; only ``sentences`` stay when they are given.
-
-        ``rows`` [R] are grouped by sentence, equally many for each that stays.
-        """
-        for own in self.own:
-            own.select(rows)
-        if sentences is not None:
-            self.cross = [(K[sentences], V[sentences]) for K, V in self.cross]
-            self.source_mask = self.source_mask[sentences]
 
 
 def _split_heads(x: Tensor, h: int) -> Tensor:

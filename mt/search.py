@@ -1,29 +1,34 @@
-"""Greedy and beam search (6.1): source ids in, target ids out, one token a step with the cache.
+"""Greedy search, beam search and sampling (6.1): source ids in, target ids out, a token a step.
 
-Shapes: B sentences, S source length, k beam size, R = B * k rows, V vocabulary.
+The model computes with tensors; hypotheses are kept in plain Python, where a step of the search
+reads as one tells it.
+
+Shapes: B sentences still going, w hypotheses of each, S source length, V vocabulary.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3  # as in mt.tokenizer
-NEVER = [PAD, UNK, BOS]  # these ids never stand in a translation
+NEVER = 3  # the ids below it, pad, unk and bos, never stand in a translation
 MAX_EXTRA = 50  # an output is at most this many tokens longer than its input (6.1)
 
 
 class Model(Protocol):
-    """What the search asks of a model; ``mt.model.Transformer`` is one, and says what each does.
+    """What the search asks of a model; ``mt.inference.Decoder`` is one, and says what each does.
 
-    The state of a model has ``select(rows, sentences)`` as ``mt.model.DecoderState`` has it.
+    The state of a model has ``select(order)`` as ``mt.inference.State`` has it.
     """
 
     def start(self, src: Tensor) -> Any: ...
 
-    def step(self, tokens: Tensor, state: Any) -> Tensor: ...
+    def step(self, tokens: Tensor, state: Any, parents: Tensor | None = None) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -37,157 +42,386 @@ class SearchOptions:
     beam_size: int = 4
     alpha: float = 0.6
     n_best: int = 1
+    min_length: int = 0  # tokens, eos not counted
+    max_length: int | None = None  # the same; None: the input's length + MAX_EXTRA
+    no_repeat_ngram: int = 0  # no n tokens come twice in an output; 0: they may
+    # Logits of the tokens already in the output are divided by it where positive and multiplied
+    # where negative (Keskar et al. 2019), and P is what softmax makes of that.
+    repetition_penalty: float = 1.0
+    samples: int = 0  # draw so many outputs instead of searching
+    temperature: float = 1.0  # of the draws: softmax(logits / temperature)
+    top_k: int = 0  # draw among the k likeliest tokens; 0: among all
+    top_p: float = 1.0  # draw among the likeliest that together have this chance (Holtzman 2020)
+    seed: int = 0  # with a source it gives the same samples in any company
+    mbr: bool = False  # the translator ranks by expected chrF against all hypotheses
+    attention: bool = False  # the translator adds how each token looked at the source
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "n_best"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
-        if not isinstance(self.alpha, int | float) or not 0 <= self.alpha < float("inf"):
-            raise ValueError(f"alpha={self.alpha!r}: must be a number of at least 0")
-        if self.n_best > self.beam_size:
-            raise ValueError(f"n_best={self.n_best}: must not exceed beam_size={self.beam_size}")
+            self._check_count(name, 1)
+        for name in ("min_length", "no_repeat_ngram", "samples", "top_k", "seed"):
+            self._check_count(name, 0)
+        if self.max_length is not None:
+            self._check_count("max_length", 0)
+        self._check_number("alpha", 0, None)
+        self._check_number("repetition_penalty", 0.01, 100)
+        self._check_number("temperature", 0.01, 100)
+        self._check_number("top_p", 1e-6, 1)
+        if self.n_best > self.width:
+            what = "samples" if self.samples else "beam_size"
+            raise ValueError(f"n_best={self.n_best}: must not exceed {what}={self.width}")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(
+                f"min_length={self.min_length}: must not exceed max_length={self.max_length}"
+            )
+        if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
+            raise ValueError("temperature, top_k and top_p are for sampling: set samples too")
+        if self.mbr and self.width == 1:
+            raise ValueError("mbr chooses among hypotheses: set beam_size or samples to 2 or more")
+
+    def _check_count(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name}={value!r}: must be a whole number of at least {least}")
+
+    def _check_number(self, name: str, least: float, most: float | None) -> None:
+        value = getattr(self, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not least <= value < math.inf or (most is not None and value > most):
+            span = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise ValueError(f"{name}={value!r}: must be a number {span}")
+
+    @property
+    def width(self) -> int:
+        """Hypotheses of a sentence."""
+        return self.samples or self.beam_size
 
 
 class Hypothesis(NamedTuple):
     ids: list[int]  # without bos and eos
     score: float  # log P over the length penalty
     log_prob: float  # natural logarithm of P(ids, eos | source)
+    token_log_probs: tuple[float, ...] = ()  # log P of each token, given those before; eos last
 
 
 @torch.inference_mode()
-def search(model: Model, src: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
+def search(
+    model: Model,
+    src: Tensor,
+    options: SearchOptions,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
     """Translate source ids [B, S], padded behind: for each sentence its ``n_best``, best first.
 
-    An output has at most as many tokens as its input plus MAX_EXTRA, eos not counted on either
-    side; there the hypothesis is closed with eos.
+    An output has at most as many tokens as its input plus MAX_EXTRA (or ``max_length``), eos not
+    counted on either side; there the hypothesis is closed with eos. ``prefixes``, one a sentence,
+    are how the outputs begin. A forced token costs its log P like any other.
     """
-    if options.beam_size == 1:
-        return _greedy(model, src, options.alpha)
-    return _beam(model, src, options)
+    lengths = ((src != PAD).sum(dim=1) - 1).tolist()  # the input's eos is not counted
+    prefixes = prefixes or [()] * len(lengths)
+    sentences = []
+    for n, (length, prefix) in enumerate(zip(lengths, prefixes, strict=True)):
+        limit = length + MAX_EXTRA if options.max_length is None else options.max_length
+        source = src[n, : length + 1].tolist() if options.samples else []
+        sentences.append(_Sentence(options, max(limit, len(prefix)), prefix, source))
+    return _run(model, src, options, sentences)
 
 
-def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
-    return ((5.0 + torch.as_tensor(length)) / 6.0) ** alpha
+@torch.inference_mode()
+def score(
+    model: Model, src: Tensor, outputs: Sequence[Sequence[int]], alpha: float = 0.6
+) -> list[Hypothesis]:
+    """What the model says of given outputs (ids without eos), one for each source of [B, S]."""
+    options = SearchOptions(beam_size=1, alpha=alpha)
+    sentences = [_Sentence(options, len(output), output, []) for output in outputs]
+    return [hypotheses[0] for hypotheses in _run(model, src, options, sentences)]
 
 
-def _max_lengths(src: Tensor) -> Tensor:
-    return (src != PAD).sum(dim=1) - 1 + MAX_EXTRA  # [B]; the input's eos is not counted
+def length_penalty(length: int, alpha: float) -> float:
+    return ((5.0 + length) / 6.0) ** alpha
 
 
-def _log_probs(logits: Tensor, at_limit: Tensor) -> Tensor:
-    """Logits [B, k, V] -> float32 log-probabilities; only eos stays where ``at_limit`` [B]."""
-    log_probs = logits.float().log_softmax(dim=-1)
-    log_probs[..., NEVER] = -torch.inf
-    if at_limit.any():
-        eos = log_probs[..., EOS].clone()
-        log_probs.masked_fill_(at_limit[:, None, None], -torch.inf)
-        log_probs[..., EOS] = eos
+class Ensemble:
+    """Several models with one vocabulary as one: the mean of their probabilities."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self.models = models
+
+    def start(self, src: Tensor) -> "_States":
+        return _States([model.start(src) for model in self.models])
+
+    def step(self, tokens: Tensor, state: "_States", parents: Tensor | None = None) -> Tensor:
+        said = [m.step(tokens, s, parents) for m, s in zip(self.models, state.states, strict=True)]
+        log_probs = torch.stack([logits.log_softmax(dim=-1) for logits in said])
+        return log_probs.logsumexp(dim=0) - math.log(len(said))
+
+
+class _States(NamedTuple):
+    states: list[Any]
+
+    def select(self, order: list[int]) -> None:
+        for state in self.states:
+            state.select(order)
+
+
+class _Node(NamedTuple):
+    """A hypothesis: one token more than its parent."""
+
+    parent: "_Node | None"
+    token: int
+    log_prob: float  # of this token
+    total: float  # of all
+
+    def chain(self) -> "Iterator[_Node]":
+        """This node and those before it, last first, without the root."""
+        node = self
+        while node.parent is not None:
+            yield node
+            node = node.parent
+
+    def ids(self) -> list[int]:
+        return [node.token for node in self.chain()][::-1]
+
+
+class _Sentence:
+    """The hypotheses of one sentence: those that go on and those that have ended, best first."""
+
+    def __init__(
+        self, options: SearchOptions, limit: int, prefix: Sequence[int], source: list[int]
+    ) -> None:
+        self.options, self.limit, self.prefix = options, limit, prefix
+        self.alive = [_Node(None, BOS, 0.0, 0.0)]
+        self.parents = [0]  # which row of the step before each of them continues
+        self.numbers = list(range(options.samples))  # which sample each of them is
+        self.ended: list[tuple[float, _Node]] = []
+        self.rng = np.random.default_rng([options.seed, *source]) if options.samples else None
+
+    def chances(self) -> np.ndarray:
+        """A number in [0, 1) for every sample that goes on, the same whatever the others do."""
+        assert self.rng is not None
+        return self.rng.random(self.options.samples)[self.numbers]
+
+    def forced(self, length: int) -> int | None:
+        """The token that must come behind ``length`` others, if any."""
+        if length < len(self.prefix):
+            return self.prefix[length]
+        return EOS if length == self.limit else None
+
+    def grow(self, candidates: Sequence[tuple[float, int, int, float]], length: int) -> None:
+        """One step of beam search: candidates are (total, row, token, log P), best first.
+
+        The k best that do not end go on; those that end compete by their final score. A hypothesis
+        that can no more be among the n best is given up: log P only falls, and the penalty of the
+        longest possible output is the kindest. All that would come of it lie behind it, so that
+        giving it up changes no result.
+        """
+        k, n_best, alpha = self.options.beam_size, self.options.n_best, self.options.alpha
+        before, self.alive, self.parents = self.alive, [], []
+        for total, row, token, log_prob in candidates:
+            if not total > -math.inf:
+                break
+            node = _Node(before[row], token, log_prob, total)
+            if token == EOS:
+                self.ended.append((total / length_penalty(length, alpha), node))
+            elif len(self.alive) < k:
+                self.alive.append(node)
+                self.parents.append(row)
+        stuck = not self.alive and not self.ended  # nothing is permitted, or they are not numbers
+        if stuck and not any(math.isnan(total) for total, *_ in candidates):
+            self.ended.append((before[0].total / length_penalty(length, alpha), before[0]))
+        self.ended.sort(key=lambda pair: -pair[0])
+        if len(self.ended) >= n_best:
+            bar = self.ended[n_best - 1][0] * length_penalty(self.limit + 1, alpha)
+            useful = sum(node.total > bar for node in self.alive)
+            del self.alive[useful:], self.parents[useful:]
+
+    def draw(self, candidates: Sequence[tuple[float, int, int, float]], length: int) -> None:
+        """One step of sampling: one candidate for every sample that goes on."""
+        before, numbers = self.alive, self.numbers
+        self.alive, self.parents, self.numbers = [], [], []
+        for (total, row, token, log_prob), number in zip(candidates, numbers, strict=True):
+            if total > -math.inf and token != EOS:
+                self.alive.append(_Node(before[row], token, log_prob, total))
+                self.parents.append(row)
+                self.numbers.append(number)
+            else:
+                node = (
+                    before[row] if total == -math.inf else _Node(before[row], EOS, log_prob, total)
+                )
+                self.ended.append((node.total / length_penalty(length, self.options.alpha), node))
+        self.ended.sort(key=lambda pair: -pair[0])
+
+    def hypotheses(self) -> list[Hypothesis]:
+        found = []
+        for value, node in self.ended[: self.options.n_best]:
+            log_probs = tuple(n.log_prob for n in node.chain())[::-1]
+            ids = node.ids()
+            if ids[-1:] == [EOS]:  # else it was stuck
+                del ids[-1]
+            found.append(Hypothesis(ids, value, node.total, log_probs))
+        return found or [Hypothesis([], math.nan, math.nan)]  # the logits were not numbers
+
+
+def _run(
+    model: Model, src: Tensor, options: SearchOptions, sentences: list[_Sentence]
+) -> list[list[Hypothesis]]:
+    """All sentences to their ends; those that are done leave the batch."""
+    with torch.autocast(src.device.type, enabled=False):  # a Decoder has its own precision
+        going, parents, length = list(sentences), None, 0
+        state: Any = model.start(src) if going else None
+        while going:
+            width = max(len(sentence.alive) for sentence in going)
+            tokens = _table([[node.token for node in s.alive] for s in going], width, src.device)
+            if options.width > 1 and length > 0:
+                parents = _table([sentence.parents for sentence in going], width, src.device)
+            logits = model.step(tokens, state, parents)
+            candidates = _draw if options.samples else _best
+            totals, rows, ids, log_probs = candidates(logits, going, options, length)
+            length += 1
+            for sentence, *columns in zip(going, totals, rows, ids, log_probs, strict=True):
+                step = sentence.draw if options.samples else sentence.grow
+                step(list(zip(*columns, strict=True)), length)
+            if not all(sentence.alive for sentence in going):
+                order = _close_gaps([not sentence.alive for sentence in going])
+                going = [going[i] for i in order]
+                if going:
+                    state.select(order)
+    return [sentence.hypotheses() for sentence in sentences]
+
+
+Candidates = tuple[list[list[Any]], ...]  # totals, rows, tokens and log P, a list a sentence
+
+
+def _best(
+    logits: Tensor, going: list[_Sentence], options: SearchOptions, length: int
+) -> Candidates:
+    """The 2k best ways on of each sentence, as in tensor2tensor: k of them at least do not end."""
+    keep = 1 if options.beam_size == 1 else 2 * options.beam_size
+    B, w, V = logits.shape
+    top, tokens = _top(_permitted(logits, going, options, length), min(keep, V))
+    log_probs, ids = top.cpu().numpy(), tokens.cpu().numpy()  # [B, w, keep]
+    rest = [-math.inf] * w
+    before = np.array([[node.total for node in s.alive] + rest[len(s.alive) :] for s in going])
+    before = before[:, :, None]
+    sums = (log_probs + before).reshape(B, -1)
+    if sums.shape[1] == 1:  # greedy
+        return sums.tolist(), [[0]] * B, ids[:, 0].tolist(), log_probs[:, 0].tolist()
+    order = np.argsort(-sums, axis=1, kind="stable")[:, :keep]
+    every = np.arange(B)[:, None]
+    log_probs, ids = log_probs.reshape(B, -1)[every, order], ids.reshape(B, -1)[every, order]
+    rows = order // (sums.shape[1] // w)
+    return sums[every, order].tolist(), rows.tolist(), ids.tolist(), log_probs.tolist()
+
+
+def _draw(
+    logits: Tensor, going: list[_Sentence], options: SearchOptions, length: int
+) -> Candidates:
+    """One way on for every sample. A sentence draws alike whatever its company."""
+    every = _permitted(logits, going, options, length)
+    counts = [len(sentence.numbers) for sentence in going]
+    b = np.repeat(np.arange(len(going)), counts)
+    rows = [[0] * n if length == 0 else list(range(n)) for n in counts]
+    r = np.concatenate(rows)
+    chances = [sentence.chances() for sentence in going]
+    drawn = every[b, r]  # [draws, V]
+    tokens = _pick(drawn, torch.from_numpy(np.concatenate(chances)).to(drawn.device), options)
+    log_probs = drawn.gather(1, tokens[:, None])[:, 0].tolist()
+    before = [s.alive[row].total for s, own in zip(going, rows, strict=True) for row in own]
+    totals = [a + b for a, b in zip(before, log_probs, strict=True)]
+    ends = np.cumsum(counts).tolist()
+    cuts = list(zip([0, *ends], ends, strict=False))
+    columns = (totals, tokens.tolist(), log_probs)
+    totals, ids, log_probs = ([column[i:j] for i, j in cuts] for column in columns)
+    return totals, rows, ids, log_probs
+
+
+def _pick(logits: Tensor, chances: Tensor, options: SearchOptions) -> Tensor:
+    """Logits or log P [n, V] and chances [n], uniform in [0, 1) -> drawn ids [n]."""
+    logits, ids = logits / options.temperature, None
+    if options.top_k or options.top_p < 1:
+        V = logits.shape[1]
+        logits, ids = logits.topk(min(options.top_k or V, V))
+    p = logits.double().softmax(dim=-1)
+    if options.top_p < 1:
+        p[p.cumsum(dim=-1) - p >= options.top_p] = 0
+    sums = p.cumsum(dim=-1)
+    index = torch.searchsorted(sums, chances[:, None] * sums[:, -1:], right=True)
+    index = index.clamp(max=sums.shape[1] - 1)
+    return (index if ids is None else ids.gather(1, index))[:, 0]
+
+
+def _permitted(
+    logits: Tensor, going: list[_Sentence], options: SearchOptions, length: int
+) -> Tensor:
+    """Logits [B, w, V] -> log P, -inf for what may not come."""
+    if options.repetition_penalty != 1:
+        used = [
+            (b, row, token)
+            for b, sentence in enumerate(going)
+            for row, node in enumerate(sentence.alive)
+            for token in set(node.ids())
+        ]
+        if used:
+            where = tuple(np.array(used).T)
+            said, penalty = logits[where], options.repetition_penalty
+            logits[where] = torch.where(said > 0, said / penalty, said * penalty)
+    log_probs = logits.log_softmax(dim=2)
+    forced = [(b, sentence.forced(length)) for b, sentence in enumerate(going)]
+    forced = [(b, token) for b, token in forced if token is not None]
+    if forced:
+        where, token = np.array(forced).T
+        said = log_probs[where, :, token]
+    log_probs[:, :, :NEVER] = -torch.inf
+    if length < options.min_length:
+        log_probs[:, :, EOS] = -torch.inf
+    if options.no_repeat_ngram:
+        again = [
+            (b, row, token)
+            for b, sentence in enumerate(going)
+            for row, node in enumerate(sentence.alive)
+            for token in _repeating(node.ids(), options.no_repeat_ngram)
+        ]
+        if again:
+            log_probs[tuple(np.array(again).T)] = -torch.inf
+    if forced:
+        log_probs[where] = -torch.inf
+        log_probs[where, :, token] = said
     return log_probs
 
 
-def _greedy(model: Model, src: Tensor, alpha: float) -> list[list[Hypothesis]]:
-    """The likeliest token at every step, until it is eos."""
-    state = model.start(src)
-    limits = _max_lengths(src)
-    sentences = torch.arange(len(src), device=src.device)  # which sentence each row is
-    tokens = torch.full_like(sentences, BOS)
-    total = torch.zeros(len(src), device=src.device)
-    outputs: list[list[int]] = [[] for _ in range(len(src))]
-    log_prob = [0.0] * len(src)
-    length = 0
-    while len(sentences):
-        log_probs = _log_probs(model.step(tokens, state)[:, None], limits == length)[:, 0]
-        best, tokens = log_probs.max(dim=-1)
-        total += best
-        for sentence, token, value in zip(
-            sentences.tolist(), tokens.tolist(), total.tolist(), strict=True
-        ):
-            log_prob[sentence] = value
-            if token != EOS:
-                outputs[sentence].append(token)
-        length += 1
-        going = (tokens != EOS).nonzero()[:, 0]
-        if len(going) < len(sentences):
-            state.select(going, going)
-            sentences, tokens, total, limits = (
-                x[going] for x in (sentences, tokens, total, limits)
-            )
-    return [
-        [Hypothesis(ids, value / float(length_penalty(len(ids) + 1, alpha)), value)]
-        for ids, value in zip(outputs, log_prob, strict=True)
-    ]
+def _repeating(ids: list[int], n: int) -> set[int]:
+    """Tokens that would make the last n the same as n before."""
+    end = ids[len(ids) - n + 1 :]
+    return {ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == end}
 
 
-def _beam(model: Model, src: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-    """Beam search over 2k candidates a step, as in tensor2tensor.
+def _top(logits: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """The largest ``keep`` of [B, w, V] and where they are, largest first: ``topk``, but sooner.
 
-    The k best that do not end go on; any that end compete for k places by their final score. A
-    sentence is finished when no going hypothesis can still beat its worst wanted one: log P only
-    falls, and the penalty of the longest possible output is the kindest.
+    Of many numbers, folded into columns of 16, the columns that hold the largest come first.
     """
-    k, alpha = options.beam_size, options.alpha
-    B, device = len(src), src.device
-    state = model.start(src)
-    state.select(torch.arange(B, device=device).repeat_interleave(k))
-    limits = _max_lengths(src)
-    sentences = torch.arange(B, device=device)
-    ids = torch.full((B, k, 1), BOS, device=device)
-    alive = torch.full((B, k), -torch.inf, device=device)
-    alive[:, 0] = 0.0  # the k rows start equal: one of them counts
-    ended_ids = ids
-    ended_score = torch.full((B, k), -torch.inf, device=device)
-    results: list[list[Hypothesis]] = [[] for _ in range(B)]
-    length = 0
-    while len(sentences):
-        B = len(sentences)
-        logits = model.step(ids[:, :, -1].flatten(), state).view(B, k, -1)
-        V = logits.shape[-1]
-        totals = alive[:, :, None] + _log_probs(logits, limits == length)
-        values, index = totals.flatten(1).topk(min(2 * k, k * V))  # [B, 2k]
-        parent, token = index // V, index % V
-        length += 1
-        grown = torch.cat((_rows(ids, parent), token[:, :, None]), dim=2)  # [B, 2k, length + 1]
-        ends = token == EOS
-
-        scores = (values / length_penalty(length, alpha)).masked_fill(~ends, -torch.inf)
-        scores = torch.cat((ended_score, scores), dim=1)
-        unended = torch.full_like(ended_ids[:, :, :1], PAD)
-        candidates = torch.cat((torch.cat((ended_ids, unended), dim=2), grown), dim=1)
-        ended_score, chosen = scores.topk(k)
-        ended_ids = _rows(candidates, chosen)
-
-        alive, chosen = values.masked_fill(ends, -torch.inf).topk(k)
-        ids = _rows(grown, chosen)
-        parent = parent.gather(1, chosen)
-
-        attainable = alive[:, 0] / length_penalty(limits + 1, alpha)
-        done = (ended_score[:, options.n_best - 1] >= attainable) | (limits < length)
-        rows = parent + torch.arange(B, device=device)[:, None] * k
-        if done.any():
-            for b in done.nonzero()[:, 0].tolist():
-                results[int(sentences[b])] = [
-                    _hypothesis(ended_ids[b, i], ended_score[b, i], alpha)
-                    for i in range(options.n_best)
-                    if ended_score[b, i] > -torch.inf
-                ] or [Hypothesis([], math.nan, math.nan)]  # the logits were not numbers
-            going = (~done).nonzero()[:, 0]
-            state.select(rows[going].flatten(), going)
-            sentences, limits, ids, alive, ended_ids, ended_score = (
-                x[going] for x in (sentences, limits, ids, alive, ended_ids, ended_score)
-            )
-        else:
-            state.select(rows.flatten())
-    return results
+    if keep == 1:
+        values, index = logits.max(dim=2, keepdim=True)
+        return values, index
+    B, w, V = logits.shape
+    folds = math.gcd(V, 16)
+    columns = V // folds
+    if columns <= keep or logits.numel() < 2**16:
+        values, index = logits.topk(keep)
+        return values, index
+    folded = logits.view(B, w, folds, columns)
+    column = folded.amax(dim=2).topk(keep).indices  # [B, w, keep]
+    few = folded.gather(3, column[:, :, None].expand(-1, -1, folds, -1)).flatten(2)
+    values, index = few.topk(keep)
+    return values, index // keep * columns + column.gather(2, index % keep)
 
 
-def _rows(ids: Tensor, index: Tensor) -> Tensor:
-    """ids [B, m, length], index [B, j] -> [B, j, length]."""
-    return ids.gather(1, index[:, :, None].expand(-1, -1, ids.shape[2]))
+def _table(rows: list[list[int]], width: int, device: torch.device) -> Tensor:
+    return torch.tensor([row + [0] * (width - len(row)) for row in rows], device=device)
 
 
-def _hypothesis(ids: Tensor, score: Tensor, alpha: float) -> Hypothesis:
-    inner = ids.tolist()[1:]  # bos goes
-    inner = inner[: inner.index(EOS)]
-    penalty = float(length_penalty(len(inner) + 1, alpha))
-    return Hypothesis(inner, float(score), float(score) * penalty)
+def _close_gaps(done: list[bool]) -> list[int]:
+    """Which sentence comes to each place, so that few move: the last ones fill the gaps."""
+    left = done.count(False)
+    last = (i for i in range(left, len(done)) if not done[i])
+    return [next(last) if done[i] else i for i in range(left)]

@@ -6,22 +6,37 @@ must start at once.
 
 import argparse
 import io
+import itertools
 import json
 import logging
 import os
-import queue
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 from mt import checkpoint
+from mt.files import ResumableFile, Stream, count_lines, read_blocks
+from mt.precision import PRECISIONS
 from mt.search import SearchOptions
 from mt.translator import Translation, Translator
 
-BLOCK = 2048  # lines translated together at most, so that a file of any size fits in memory
+OPTIONS = {  # of SearchOptions, and what --help says
+    "beam_size": "hypotheses kept; 1 is greedy (default 4)",
+    "alpha": "length penalty (default 0.6)",
+    "n_best": "print N translations: line number, score, text, by tabs",
+    "min_length": "least tokens of a translation",
+    "max_length": "most tokens of a translation (default: 50 more than its source)",
+    "no_repeat_ngram": "no N tokens come twice in a translation",
+    "repetition_penalty": "above 1: tokens that were there are less likely to come again",
+    "samples": "draw N translations instead of searching; the best score comes first",
+    "temperature": "of the draws (default 1)",
+    "top_k": "draw among the K likeliest tokens",
+    "top_p": "draw among the likeliest tokens that together have this chance",
+    "seed": "of the draws (default 0)",
+}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -31,137 +46,205 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("sentences", nargs="*", metavar="SENTENCE")
-    add("--model", help="model folder or checkpoint (default: the newest under outputs/)")
+    add(
+        "--model",
+        action="append",
+        help="model folder or checkpoint (default: the newest under outputs/); "
+        "several times for an ensemble",
+    )
+    files = parser.add_argument_group("lines and files")
+    add = files.add_argument
     add("--input", metavar="FILE", help="read lines from FILE")
     add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
-    add("--beam-size", type=int, default=4, help="hypotheses kept; 1 is greedy (default 4)")
-    add("--alpha", type=float, default=0.6, help="length penalty (default 0.6)")
-    add("--batch-size", type=int, default=64, help="sentences at a time (default 64)")
-    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
-    add("--n-best", type=int, help="print N translations: line number, score, text, by tabs")
+    add("--resume", action="store_true", help="go on with an --output that was interrupted")
+    add("--split", action="store_true", help="a line may hold several sentences")
+    add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
+    add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
     add("--json", action="store_true", help="print a JSON object a line, with scores")
+    add("--tokens", action="store_true", help="with --json: pieces and log P of each")
+    add("--attention", action="store_true", help="with --json: pieces and where each one looked")
+    speed = parser.add_argument_group("speed")
+    add = speed.add_argument
+    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
+    add("--precision", default="float32", choices=PRECISIONS, help="default float32")
+    add("--batch-size", type=int, default=64, help="sentences at a time (default 64)")
+    add("--workers", type=int, help="batches at a time (default: one for each thread of the CPU)")
+    searching = parser.add_argument_group("search")
+    for field in fields(SearchOptions):
+        if field.name in OPTIONS:
+            kind = float if isinstance(field.default, float) else int
+            flag = "--" + field.name.replace("_", "-")
+            searching.add_argument(flag, type=kind, help=OPTIONS[field.name])
+    searching.add_argument("--mbr", action="store_true", help="rank by chrF against each other")
     args = parser.parse_args(argv)
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
+    if args.resume and args.output is None:
+        parser.error("--resume is for an --output")
+    if (args.tokens or args.attention) and not args.json:
+        parser.error("--tokens and --attention are printed with --json")
+    if args.score is not None and (args.split or args.prefix or args.n_best or args.attention):
+        parser.error("--score goes with none of --split, --prefix, --n-best and --attention")
     return args
 
 
-def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
-    r"""Lines as they come: all that wait to be read, up to BLOCK, but never waiting for more.
-
-    So a prompt is answered line by line and a file in large blocks. Lines end at \n alone, and
-    a \r before it goes with it. Raises ValueError naming a line that is not UTF-8.
-    """
-    lines: queue.Queue[bytes] = queue.Queue(maxsize=BLOCK)
-    failure: list[Exception] = []
-
-    def read() -> None:
-        try:
-            for line in stream:
-                lines.put(line)
-        except Exception as error:
-            failure.append(error)
-        lines.put(b"")  # the end: no line is that empty
-
-    threading.Thread(target=read, daemon=True).start()
-    done = 0
-    for line in iter(lines.get, b""):
-        block = [line]
-        while len(block) < BLOCK and block[-1] and not lines.empty():
-            block.append(lines.get())
-        texts = [_decode(raw, name, done + i) for i, raw in enumerate(block, start=1) if raw]
-        done += len(texts)
-        yield texts
-        if not block[-1]:
-            break
-    if failure:
-        raise failure[0]
-
-
-def _decode(line: bytes, name: str, number: int) -> str:
-    try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}, line {number}: not UTF-8 ({error.reason})") from None
-
-
-@contextmanager
-def opened_input(path: str | None) -> Iterator[BinaryIO]:
-    if path is None:
-        if sys.stdin is None:
-            raise ValueError("standard input is closed: give sentences or --input")
-        yield sys.stdin.buffer
-    else:
-        with open(path, "rb") as stream:
-            yield stream
-
-
-@contextmanager
-def opened_output(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that takes its name only when everything has been written."""
-    if path is None:
-        yield sys.stdout
-        return
-    target = Path(path).resolve()  # a link stays a link
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder, not a file")
-    if target.exists() and not target.is_file():  # a pipe or a device
-        with target.open("w", encoding="utf-8", newline="\n") as stream:
-            yield stream
-        return
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target}: there is no folder {target.parent}")
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        stream = partial.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OSError(f"{target} cannot be written: {error.strerror}") from None
-    try:
-        with stream:
-            yield stream
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+def search_options(args: argparse.Namespace) -> SearchOptions:
+    """ValueError names a value that makes no sense."""
+    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    return SearchOptions(**given, mbr=args.mbr, attention=args.attention)
 
 
 def render(result: Translation, number: int, args: argparse.Namespace) -> str:
     if args.json:
-        record = {"source": result.source, "translation": result.text, "score": result.score}
-        if args.n_best:
-            record["n_best"] = [{"translation": t, "score": s} for t, s in result.n_best]
-        return json.dumps(record, ensure_ascii=False)
+        return json.dumps(_record(result, args), ensure_ascii=False)
+    if args.score is not None:
+        return f"{sum(log_p for part in result.parts for log_p in part.log_probs):.4f}"
     if args.n_best:
         return "\n".join(f"{number}\t{score:.4f}\t{text}" for text, score in result.n_best)
     return result.text
 
 
-def run(args: argparse.Namespace) -> None:
-    n_best = 1 if args.n_best is None else args.n_best
-    SearchOptions(args.beam_size, args.alpha, n_best)  # wrong options show at once
-    path = args.model
+def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "source": result.source,
+        "translation": result.text,
+        "score": result.score,
+    }
+    if args.score is not None:
+        record["log_prob"] = sum(log_p for part in result.parts for log_p in part.log_probs)
+    if args.n_best:
+        record["n_best"] = [{"translation": t, "score": s} for t, s in result.n_best]
+    if args.tokens or args.attention:
+        record["parts"] = []
+        for part in result.parts:
+            pieces: dict[str, Any] = {
+                "source": [*part.source, "</s>"],
+                "translation": [*part.output, "</s>"],
+                "log_probs": [round(log_p, 6) for log_p in part.log_probs],
+            }
+            if part.attention is not None:  # the mean over layers and heads, a row a piece
+                rows = part.attention.mean(dim=(0, 1)).tolist()
+                pieces["attention"] = [[round(weight, 4) for weight in row] for row in rows]
+            record["parts"].append(pieces)
+    return record
+
+
+def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
+    """A stream of its own even for standard input, and one that is closed only if a regular file.
+
+    Else the end of the program would wait for the thread that waits for the next line.
+    """
     if path is None:
-        path = checkpoint.latest()
-        print(f"mt.translate: model {path}", file=sys.stderr)
-    with opened_input(args.input) as source, opened_output(args.output) as output:
-        translator = Translator.load(path, args.device)
-        if args.sentences:
-            blocks = iter([args.sentences])
+        if sys.stdin is None:
+            raise ValueError("standard input is closed: give sentences or --input")
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    stream = open(path, "rb")  # noqa: SIM115
+    if Path(path).is_file():
+        stack.enter_context(stream)
+    return stream
+
+
+def open_output(
+    args: argparse.Namespace, options: SearchOptions, stack: ExitStack
+) -> Stream | ResumableFile:
+    if args.output is None:
+        if sys.stdout is None:
+            raise ValueError("standard output is closed: give --output")
+        return Stream(sys.stdout)
+    path = Path(args.output)
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
+        return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))
+    settings = ("precision", "split", "prefix", "score", "json", "tokens", "n_best", "batch_size")
+    identity = {
+        "model": [checkpoint.digest(model) for model in args.model],
+        **asdict(options),
+        **{name: getattr(args, name) for name in settings},
+    }
+    return stack.enter_context(ResumableFile(path, identity, args.resume))
+
+
+def run(args: argparse.Namespace) -> None:
+    options = search_options(args)  # wrong options show at once
+    if args.model is None:
+        args.model = [str(checkpoint.latest())]
+        print(f"mt.translate: model {args.model[0]}", file=sys.stderr)
+    with ExitStack() as stack:
+        source = None if args.sentences else open_input(args.input, stack)
+        targets = None if args.score is None else opened_targets(args.score, stack)
+        translator = Translator.load(args.model, args.device, args.precision, args.workers)
+        output = open_output(args, options, stack)  # behind what may fail: it begins a new file
+        file = Path(args.input) if args.input and Path(args.input).is_file() else None
+        if source is None:  # what the shell gave that is not UTF-8 becomes a question mark
+            texts = [text.encode("utf-8", "replace").decode("utf-8") for text in args.sentences]
+            blocks = iter([texts])
         else:
             if source.isatty():
                 print("mt.translate: one sentence a line, Ctrl-D to end", file=sys.stderr)
-            blocks = read_blocks(source, args.input or "standard input")
+            blocks = read_blocks(source, args.input or "standard input", file is not None)
+        update = progress(file, stack)
         number = 0
         for block in blocks:
-            for result in translator.translate(
-                block, args.beam_size, args.alpha, n_best, args.batch_size
-            ):
-                number += 1
-                print(render(result, number, args), file=output)
-            output.flush()
+            lines = output.skip(block)
+            others = None
+            if targets is not None:
+                others = list(itertools.islice(targets, len(block)))
+                if len(others) < len(block):
+                    raise ValueError(f"{args.score}: fewer lines than the input")
+                others = others[len(block) - len(lines) :]
+            number += len(block) - len(lines)
+            if lines:
+                results = _translate(translator, lines, others, args, options, update)
+                rendered = [render(each, number + i, args) for i, each in enumerate(results, 1)]
+                output.write(lines, "".join(f"{line}\n" for line in rendered))
+                number += len(lines)
+            update(number, exact=True)
+        if targets is not None and next(targets, None) is not None:
+            raise ValueError(f"{args.score}: more lines than the {number:,} of the input")
+
+
+def _translate(
+    translator: Translator,
+    lines: list[str],
+    targets: list[str] | None,
+    args: argparse.Namespace,
+    options: SearchOptions,
+    update: Callable[[int], object],
+) -> list[Translation]:
+    if targets is not None:
+        return translator.score(lines, targets, options.alpha, args.batch_size, update)
+    return translator.translate(
+        lines,
+        options,
+        prefixes=None if args.prefix is None else [args.prefix] * len(lines),
+        split=args.split,
+        batch_size=args.batch_size,
+        on_progress=update,
+    )
+
+
+def opened_targets(path: str, stack: ExitStack) -> Iterator[str]:
+    blocks = read_blocks(open_input(path, stack), path, whole=True)
+    return itertools.chain.from_iterable(blocks)
+
+
+def progress(file: Path | None, stack: ExitStack) -> Callable[..., object]:
+    """A bar on standard error for a file of lines, when that is a terminal."""
+    if file is None or not sys.stderr.isatty():
+        return lambda lines, exact=False: None
+    from tqdm import tqdm
+
+    bar = stack.enter_context(tqdm(total=count_lines(file), unit=" lines"))
+
+    def update(lines: int, exact: bool = False) -> None:
+        bar.update(lines - bar.n if exact else lines)
+
+    return update
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
+    if sys.stderr is None:  # closed by `2>&-`; print would turn to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     logging.basicConfig(format="mt.translate: %(message)s", stream=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as the input is, whatever the locale

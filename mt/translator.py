@@ -1,23 +1,43 @@
-"""Text in, text out: a model, its tokenizer and the search behind one method."""
+"""Text in, text out: models, their tokenizer and the search behind one method."""
 
 import itertools
 import logging
+import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from mt import checkpoint
-from mt.batching import EOS, cut, pad
+from mt import checkpoint, splitting
+from mt.batching import BOS, EOS, cut, pad
+from mt.inference import Decoder
 from mt.model import Transformer
-from mt.search import Hypothesis, SearchOptions, search
+from mt.search import Ensemble, Hypothesis, SearchOptions, score, search
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-MAX_TOKENS = 8192  # padded source tokens times beam size in one batch
+MAX_TOKENS = 8192  # padded source tokens times hypotheses in one batch
+LEAST = 8  # sentences that a worker should have before another one is of use
+
+Path = str | os.PathLike[str]
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was translated at once: a line, or a sentence or clause of it."""
+
+    source: tuple[str, ...]  # pieces, eos left out
+    output: tuple[str, ...]  # pieces of the best translation, eos left out
+    log_probs: tuple[float, ...]  # log P of each piece of the output and, last, of eos
+    attention: Tensor | None = None  # [N, h, T, S], eos counted in both, when it was asked for
 
 
 @dataclass(frozen=True)
@@ -26,134 +46,293 @@ class Translation:
 
     source: str
     text: str
-    score: float  # length-penalised log-probability; its mean over the parts of a long line
+    score: float  # length-penalised log-probability; its mean over the parts of a line
     tokens: int  # produced, eos counted
     n_best: tuple[tuple[str, float], ...]  # (text, score), best first, ``text`` among them
+    parts: tuple[Part, ...] = ()
 
 
 class Translator:
-    """Translates sentences with one model.
+    """Translates sentences with one model, or with several as an ensemble.
 
-    A sentence's result does not depend on its neighbours. A line longer than ``max_length``
-    tokens, which the model never saw in training, is translated in parts cut between words, and
-    a warning says so.
+    In float32 a sentence's result does not depend on its neighbours. A line longer than
+    ``max_length`` tokens, which the model never saw in training, is translated in parts cut behind
+    a sentence or clause (``mt.splitting``), and a warning says so. ``workers`` threads translate
+    a batch each, with an equal share of torch's threads.
     """
 
     def __init__(
-        self, model: Transformer, tokenizer: Tokenizer, max_length: int, name: str = ""
+        self,
+        model: Transformer | Sequence[Transformer],
+        tokenizer: Tokenizer,
+        max_length: int,
+        name: str = "",
+        precision: str = "float32",
+        workers: int = 1,
     ) -> None:
-        self.model = model
+        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+            raise ValueError(f"workers={workers!r}: must be a whole number of at least 1")
+        models = [model] if isinstance(model, Transformer) else list(model)
+        if not models:
+            raise ValueError("no model to translate with")
+        self.decoders = [Decoder(each, precision) for each in models]
+        self.model = self.decoders[0] if len(models) == 1 else Ensemble(self.decoders)
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.name = name
+        self.workers = workers
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str = "auto") -> "Translator":
-        """A translator from a model folder or checkpoint; ``device`` cpu, cuda, cuda:1 or auto.
+    def load(
+        cls,
+        path: Path | Sequence[Path],
+        device: str = "auto",
+        precision: str = "float32",
+        workers: int | None = None,
+    ) -> "Translator":
+        """A translator from a model folder or checkpoint, or from several, as an ensemble.
 
-        Raises FileNotFoundError or ValueError that says what is wrong with the folder or device.
+        ``device`` is cpu, cuda, cuda:1 or auto; ``precision`` float32, bfloat16 or int8;
+        ``workers`` None is one for each of torch's threads on the CPU, and 1 elsewhere.
+        Raises FileNotFoundError or ValueError that says what is wrong with a folder or an option.
         """
-        model, tokenizer, config, _ = checkpoint.load(path, pick_device(device))
-        return cls(model, tokenizer, config["max_length"], name=str(path))
+        paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+        if not paths:
+            raise ValueError("no model to translate with")
+        where = pick_device(device)
+        loaded = [checkpoint.load(each, where) for each in paths]
+        for other in loaded[1:]:
+            if other.tokenizer.proto != loaded[0].tokenizer.proto:
+                raise ValueError(
+                    f"{other.path}: not the tokenizer of {loaded[0].path}: "
+                    "an ensemble needs models of one vocabulary"
+                )
+        return cls(
+            [each.model for each in loaded],
+            loaded[0].tokenizer,
+            min(each.config["max_length"] for each in loaded),
+            " + ".join(map(str, paths)),
+            precision,
+            default_workers(where) if workers is None else workers,
+        )
 
     def translate(
         self,
         sentences: Sequence[str],
-        beam_size: int = 4,
-        alpha: float = 0.6,
-        n_best: int = 1,
+        options: SearchOptions | None = None,
+        *,
+        prefixes: Sequence[str] | None = None,
+        split: bool = False,
         batch_size: int = 64,
-        on_progress: Callable[[int], object] | None = None,
+        on_progress: Progress | None = None,
+        **settings: Any,
     ) -> list[Translation]:
-        """One Translation for each sentence, in order; ``batch_size`` counts sentences.
+        """One Translation for each line, in order.
 
-        ``on_progress`` is called after each batch with the number of sentences in it
-        (parts of long ones; blank ones cost nothing and are not counted).
+        ``options`` or single ``settings`` of SearchOptions by name say how to search. ``prefixes``,
+        one a line, are how the translations begin. With ``split`` a line may hold several
+        sentences, which are translated one by one. ``batch_size`` counts sentences;
+        ``on_progress`` is called after each batch with the number of sentences in it (parts of
+        long ones; blank ones cost nothing and are not counted).
 
-        Raises ValueError on options that make no sense.
+        Raises ValueError on options that make no sense, TypeError on unknown ones.
         """
-        options = SearchOptions(beam_size, alpha, n_best)
+        options = replace(options or SearchOptions(), **settings)
+        if isinstance(sentences, str):
+            raise TypeError("translate wants a list of lines; for one text there is translate_text")
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}: must be a whole number of at least 1")
-        parts: list[list[int]] = []  # source ids of every part of every line
+        texts = [splitting.sentences(line) if split else [line] for line in sentences]
+        encoded = iter(self.tokenizer.encode(list(itertools.chain.from_iterable(texts))))
+        sources: list[list[int]] = []  # of every part of every line
         first: list[int] = []  # where each line's parts begin
-        for line, ids in zip(sentences, self.tokenizer.encode(list(sentences)), strict=True):
-            first.append(len(parts))
-            parts += self._split(ids, line)
-        found = self._search(parts, options, batch_size, on_progress)
-        bounds = itertools.pairwise([*first, len(parts)])
+        for texts_of_line in texts:
+            first.append(len(sources))
+            for text in texts_of_line:
+                sources += self._split(next(encoded), text)
+        begin: list[list[int]] = [[] for _ in sources]
+        if prefixes is not None:
+            if len(prefixes) != len(sentences):
+                raise ValueError(f"{len(prefixes)} prefixes for {len(sentences)} sentences")
+            for start, ids in zip(first, self.tokenizer.encode(list(prefixes)), strict=True):
+                if start < len(begin):
+                    begin[start] = ids
+
+        def find(batch: list[int]) -> list[list[Hypothesis]]:
+            wanted = replace(options, n_best=options.width) if options.mbr else options
+            found = search(
+                self.model,
+                self._pad([sources[i] for i in batch]),
+                wanted,
+                [begin[i] for i in batch],
+            )
+            return [self._by_risk(h, options) for h in found] if options.mbr else found
+
+        found = self._run(find, sources, options.width, batch_size, on_progress)
+        bounds = itertools.pairwise([*first, len(sources)])
         return [
-            self._join(source, found[start:end])
-            for source, (start, end) in zip(sentences, bounds, strict=True)
+            self._join(line, sources[start:end], found[start:end], options.attention)
+            for line, (start, end) in zip(sentences, bounds, strict=True)
         ]
 
-    def _split(self, ids: list[int], line: str) -> list[list[int]]:
-        """No part for a blank line, one for most, several for one beyond ``max_length``."""
+    def translate_text(self, text: str, **arguments: Any) -> str:
+        """A text of any length, sentence by sentence, with its line breaks where they were."""
+        lines = re.split(r"(\r?\n)", text)  # every second one is a line break
+        lines[::2] = [result.text for result in self.translate(lines[::2], split=True, **arguments)]
+        return "".join(lines)
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        alpha: float = 0.6,
+        batch_size: int = 64,
+        on_progress: Progress | None = None,
+    ) -> list[Translation]:
+        """What the model says of given translations: ``score``, and log P by piece in ``parts``.
+
+        A pair is scored as a whole, however long. Raises ValueError for unequal numbers.
+        """
+        if len(sources) != len(targets):
+            raise ValueError(f"{len(sources)} sources and {len(targets)} targets: not pairs")
+        inputs = self.tokenizer.encode(list(sources))
+        outputs = self.tokenizer.encode(list(targets))
+        longest = max((len(ids) for ids in inputs + outputs), default=0)
+        if longest > self.max_length:
+            log.warning(
+                f"a line of {longest} tokens is scored, longer than the {self.max_length} that "
+                "the model was trained on: do not trust it"
+            )
+
+        def find(batch: list[int]) -> list[list[Hypothesis]]:
+            src = self._pad([inputs[i] for i in batch])
+            return [[h] for h in score(self.model, src, [outputs[i] for i in batch], alpha)]
+
+        found = self._run(find, inputs, 1, batch_size, on_progress)
+        return [
+            replace(self._join(source, [ids], [best], False), text=target)
+            for source, target, ids, best in zip(sources, targets, inputs, found, strict=True)
+        ]
+
+    def _split(self, ids: list[int], text: str) -> list[list[int]]:
+        """No part for a blank text, one for most, several for one beyond ``max_length``."""
         if len(ids) <= self.max_length:
             return [ids] if ids else []
-        pieces = self.tokenizer.pieces(ids)
-        parts, start = [], 0
-        while len(ids) - start > self.max_length:
-            end = start + self.max_length
-            words = (i for i in range(end, start, -1) if pieces[i].startswith("▁"))
-            end = next(words, end)
-            parts.append(ids[start:end])
-            start = end
-        parts.append(ids[start:])
+        ends = splitting.cuts(self.tokenizer.pieces(ids), self.max_length)
         log.warning(
-            f"a line of {len(ids)} tokens, {line.strip()[:30]!r}..., is longer than the "
-            f"{self.max_length} that the model was trained on: translated in {len(parts)} parts"
+            f"a line of {len(ids)} tokens, {text.strip()[:30]!r}..., is longer than the "
+            f"{self.max_length} that the model was trained on: translated in {len(ends)} parts"
         )
-        return parts
+        return [ids[start:end] for start, end in itertools.pairwise([0, *ends])]
 
-    def _search(
+    def _pad(self, sources: list[list[int]]) -> Tensor:
+        return pad([[*ids, EOS] for ids in sources]).to(self.decoders[0].device)
+
+    def _run(
         self,
-        parts: list[list[int]],
-        options: SearchOptions,
+        find: Callable[[list[int]], list[list[Hypothesis]]],
+        sources: list[list[int]],
+        width: int,
         batch_size: int,
-        on_progress: Callable[[int], object] | None,
+        on_progress: Progress | None,
     ) -> list[list[Hypothesis]]:
-        """Hypotheses for every part, computed with parts of like length together."""
-        found: list[list[Hypothesis]] = [[] for _ in parts]
-        for batch in self._batches(parts, options.beam_size, batch_size):
-            src = pad([[*parts[i], EOS] for i in batch])
-            device = self.model.embedding.weight.device
-            for i, hypotheses in zip(
-                batch, search(self.model, src.to(device), options), strict=True
-            ):
-                found[i] = hypotheses
-            if on_progress is not None:
-                on_progress(len(batch))
+        """Hypotheses for every source, computed with those of like length together."""
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        workers = min(self.workers, math.ceil(len(sources) / LEAST))
+        if workers > 1:
+            batch_size = min(batch_size, math.ceil(len(sources) / workers))
+        batches = list(_batches([len(ids) + 1 for ids in sources], width, batch_size))
+
+        def take(results: Iterator[list[list[Hypothesis]]]) -> None:
+            for batch, hypotheses in zip(batches, results, strict=True):
+                for i, best in zip(batch, hypotheses, strict=True):
+                    found[i] = best
+                if on_progress is not None:
+                    on_progress(len(batch))
+
+        if workers < 2:
+            take(map(find, batches))
+            return found
+        threads = torch.get_num_threads()
+        share = max(1, threads // workers)
+        try:
+            with ThreadPoolExecutor(workers, "mt", torch.set_num_threads, (share,)) as pool:
+                try:
+                    take(pool.map(find, batches))
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+        finally:
+            torch.set_num_threads(threads)  # a part of what was set is the whole process's
         return found
 
-    def _batches(
-        self, parts: list[list[int]], beam_size: int, batch_size: int
-    ) -> Iterator[list[int]]:
-        if not parts:
-            return
-        lengths = np.array([len(part) + 1 for part in parts])
-        order = np.argsort(-lengths, kind="stable")
-        ends = cut(lengths[order][:, None], max(1, MAX_TOKENS // beam_size), batch_size)
-        for batch in np.split(order, ends[:-1]):
-            yield batch.tolist()
+    def _by_risk(self, found: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+        """Hypotheses by expected chrF, best first: minimum Bayes risk (Kumar and Byrne 2004).
 
-    def _join(self, source: str, parts: list[list[Hypothesis]]) -> Translation:
-        if not parts:
-            return Translation(source, "", 0.0, 0, (("", 0.0),))
-        ranks = range(min(len(part) for part in parts))
+        The expectation is over the samples as they were drawn, or over an n-best list with the
+        probabilities that the model gives to its members.
+        """
+        from mt.metrics import pairwise_chrf  # sacrebleu: not for a prompt that does not need it
+
+        texts = self._texts([hypothesis.ids for hypothesis in found])
+        log_probs = np.array([hypothesis.log_prob for hypothesis in found])
+        weights = np.ones(len(found)) if options.samples else np.exp(log_probs - log_probs.max())
+        expected = pairwise_chrf(texts) @ (weights / weights.sum())
+        order = np.argsort(-expected, kind="stable")[: options.n_best]
+        return [found[i] for i in order]
+
+    def _join(
+        self,
+        line: str,
+        sources: list[list[int]],
+        found: list[list[Hypothesis]],
+        attention: bool,
+    ) -> Translation:
+        if not sources:
+            return Translation(line, "", 0.0, 0, (("", 0.0),))
+        ranks = range(min(map(len, found)))
         n_best = tuple(
             (
-                " ".join(self._text([part[rank].ids for part in parts])),
-                sum(part[rank].score for part in parts) / len(parts),
+                " ".join(self._texts([part[rank].ids for part in found])),
+                sum(part[rank].score for part in found) / len(found),
             )
             for rank in ranks
         )
-        tokens = sum(len(part[0].ids) + 1 for part in parts)
-        return Translation(source, n_best[0][0], n_best[0][1], tokens, n_best)
+        parts = tuple(
+            Part(
+                tuple(self.tokenizer.pieces(ids)),
+                tuple(self.tokenizer.pieces(part[0].ids)),
+                part[0].token_log_probs,
+                self._attention(ids, part[0].ids) if attention else None,
+            )
+            for ids, part in zip(sources, found, strict=True)
+        )
+        tokens = sum(len(part[0].ids) + 1 for part in found)
+        return Translation(line, n_best[0][0], n_best[0][1], tokens, n_best, parts)
 
-    def _text(self, ids: list[list[int]]) -> list[str]:
+    @torch.inference_mode()
+    def _attention(self, source: list[int], output: list[int]) -> Tensor:
+        """[N, h, T, S], of the first model of an ensemble."""
+        return self.decoders[0].attention(self._pad([source]), [output], BOS)[0]
+
+    def _texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.
         return [" ".join(text.split()) for text in self.tokenizer.decode(ids)]
+
+
+def _batches(lengths: list[int], width: int, batch_size: int) -> Iterator[list[int]]:
+    """Numbers of sources, longest first, as many together as fit."""
+    if lengths:
+        sizes = np.array(lengths)
+        order = np.argsort(-sizes, kind="stable")
+        ends = cut(sizes[order][:, None], max(1, MAX_TOKENS // width), batch_size)
+        for batch in np.split(order, ends[:-1]):
+            yield batch.tolist()
+
+
+def default_workers(device: torch.device) -> int:
+    """One for each of torch's threads on the CPU; a GPU is kept busy by one."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
 
 
 def pick_device(name: str) -> torch.device:

@@ -60,7 +60,7 @@ def test_what_a_run_leaves(evaluate: RunModule, tmp_path: Path, model_folder: Pa
     assert written == ["hypotheses.beam1.txt", "hypotheses.beam4.txt", "report.json"]
     translator = Translator.load(model_folder, "cpu")
     for beam_size in (1, 4):
-        results = translator.translate([en for en, _ in TEST], beam_size)
+        results = translator.translate([en for en, _ in TEST], beam_size=beam_size)
         assert hypotheses(tmp_path, beam_size) == [result.text for result in results]
     assert done.out.endswith("\nreport  out/report.json\n")
 
@@ -94,7 +94,7 @@ def test_greedy_and_beam_side_by_side(
         expected = metrics.all_scores(hypotheses(tmp_path, beam_size), [de for _, de in TEST])
         assert [score["name"] for score in run["scores"]] == NAMES
         assert run["scores"] == [score._asdict() for score in expected]
-        results = translator.translate([en for en, _ in TEST], beam_size)
+        results = translator.translate([en for en, _ in TEST], beam_size=beam_size)
         assert run["output_tokens"] == sum(result.tokens for result in results)
         assert run["seconds"] > 0
         assert run["tokens_per_second"] > 0
@@ -124,7 +124,7 @@ def test_references_that_are_met_score_the_most(
 ) -> None:
     """The model's own output as the reference: the scores are computed against the right file."""
     sources = [en for en, _ in PAIRS]
-    results = Translator.load(model_folder, "cpu").translate(sources, 1)
+    results = Translator.load(model_folder, "cpu").translate(sources, beam_size=1)
     write_lines(tmp_path / "own.en", sources)
     write_lines(tmp_path / "own.de", [result.text for result in results])
     evaluate("src=own.en", "ref=own.de", "search.beam_size=1")

@@ -21,6 +21,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loss": set(),
     "schedule": set(),
     "search": set(),
+    "precision": set(),
+    "inference": {"model", "precision"},
+    "splitting": set(),
+    "files": set(),
     "metrics": set(),
     "progress": {"batching"},
     "saving": {"datamodule", "module"},
@@ -31,7 +35,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sources": {"phrasebook"},
     "corpus": {"tokenizer", "sources"},
     "checkpoint": {"model", "tokenizer"},
-    "translator": {"tokenizer", "batching", "search", "checkpoint", "model"},
+    "translator": {
+        "tokenizer",
+        "batching",
+        "search",
+        "inference",
+        "splitting",
+        "metrics",
+        "checkpoint",
+        "model",
+    },
     "datamodule": {"tokenizer", "sources", "corpus", "batching", "processes"},
     "module": {"tokenizer", "batching", "model", "loss", "schedule", "translator", "metrics"},
     "train": {
@@ -51,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metrics",
     },
     "evaluate": {"checkpoint", "cli", "sources", "corpus", "translator", "search", "metrics"},
-    "translate": {"checkpoint", "translator", "search"},
+    "translate": {"checkpoint", "translator", "search", "files", "precision"},
 }
 ENTRY_POINTS = {"train", "evaluate", "translate"}
 

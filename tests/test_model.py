@@ -110,7 +110,7 @@ def test_decoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     oracle = decoder_oracle(ours, d_model, d_ff, h)
     assert_close(
-        ours(x, ours.cross_attention.keys_values(memory), real[:, None, None, :]),
+        ours(x, memory, real[:, None, None, :]),
         oracle(x, memory, tgt_mask=future, memory_key_padding_mask=~real),
     )
 
@@ -277,44 +277,6 @@ def test_a_source_of_3000_tokens_goes_through():
     assert not torch.equal(model.encode(changed)[0, -1], model.encode(src)[0, -1])
 
 
-# Decoding one token at a time.
-
-
-@torch.no_grad()
-def test_steps_with_the_cache_give_the_logits_of_the_full_forward():
-    model = tiny()
-    src, tgt = padded([random_ids(n) for n in (5, 2, 8)]), random_ids(3, 40)  # the cache grows
-    full = model(src, tgt)
-    state = model.start(src)
-    for t in range(40):
-        assert_close(model.step(tgt[:, t], state), full[:, t])
-
-
-@torch.no_grad()
-def test_rows_may_be_repeated_reordered_and_dropped_with_their_sentences():
-    model, k = tiny(), 3
-    src = padded([random_ids(n) for n in (5, 2, 8, 3)])
-    state = model.start(src)
-    state.select(torch.arange(4).repeat_interleave(k))
-    prefixes = torch.full((4 * k, 1), BOS)
-    staying = {3: [0, 2, 3], 11: [1, 2], 19: [1]}  # before which step, which sentences
-    for t in range(24):
-        sources = src.repeat_interleave(k, dim=0)
-        logits = model.step(prefixes[:, -1], state)
-        assert_close(logits, model(sources, prefixes)[:, -1])
-
-        parents = torch.randint(k, (len(src), k)) + k * torch.arange(len(src))[:, None]
-        if t in staying:
-            sentences = torch.tensor(staying[t])
-            rows = parents[sentences].flatten()
-            state.select(rows, sentences)
-            src = src[sentences]
-        else:
-            rows = parents.flatten()
-            state.select(rows)
-        prefixes = torch.cat((prefixes[rows], random_ids(len(rows), 1)), dim=1)
-
-
 # Sizes and the shared matrix.
 
 
@@ -401,11 +363,10 @@ def test_attention_weights_and_feed_forward_have_no_dropout():
     model = tiny(P_drop=0.5).train()
     x = torch.randn(2, 6, TINY["d_model"])
     layer = model.decoder[0]
-    keys_values = layer.cross_attention.keys_values(x)
     mask = torch.ones(2, 1, 1, 6, dtype=torch.bool)
     sublayers = {
         SelfAttention: lambda: layer.self_attention(x, causal=True),
-        CrossAttention: lambda: layer.cross_attention(x, keys_values, mask),
+        CrossAttention: lambda: layer.cross_attention(x, x, mask),
         FeedForward: lambda: layer.feed_forward(x),
     }
     for kind, run in sublayers.items():

@@ -14,10 +14,12 @@ import torch
 import mt.batching
 import mt.search
 import mt.tokenizer
+from mt.inference import Decoder
 from mt.model import Transformer
 from mt.search import Hypothesis, SearchOptions, length_penalty, search
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+NEVER_IDS = [PAD, UNK, BOS]
 WORDS = [4, 5, 6, 7]
 V = 8
 
@@ -28,33 +30,45 @@ class Toy:
     def __init__(self, logits):
         self.logits = logits
         self.steps = 0
+        self.rows = 0  # hypotheses that it was asked about, in all
 
     def start(self, src):
         return ToyState([tuple(i for i in row if i != PAD) for row in src.tolist()])
 
-    def step(self, tokens, state):
+    def step(self, tokens, state, parents=None):
         self.steps += 1
+        self.rows += tokens.numel()
+        B, w = tokens.shape
+        assert len(state.sources) == B
+        if parents is None:
+            assert all(len(prefixes) == w for prefixes in state.prefixes)
+            parents = torch.arange(w).expand(B, w)
         state.prefixes = [
-            (*prefix, token) for prefix, token in zip(state.prefixes, tokens.tolist(), strict=True)
+            [(*before[row], token) for row, token in zip(rows, new, strict=True)]
+            for before, rows, new in zip(
+                state.prefixes, parents.tolist(), tokens.tolist(), strict=True
+            )
         ]
-        k = len(state.prefixes) // len(state.sources)  # rows a sentence
         return torch.tensor(
-            [self.logits(state.sources[i // k], p[1:]) for i, p in enumerate(state.prefixes)]
+            [
+                [self.logits(source, prefix[1:]) for prefix in prefixes]
+                for source, prefixes in zip(state.sources, state.prefixes, strict=True)
+            ],
+            dtype=torch.float32,
         )
 
 
 class ToyState:
-    """Keeps sources a sentence and prefixes a row, as DecoderState keeps its keys and values."""
+    """Keeps sources, and the prefixes of each, as mt.inference.State keeps keys and values."""
 
     def __init__(self, sources):
         self.sources = sources
-        self.prefixes = [()] * len(sources)
+        self.prefixes = [[()] for _ in sources]
 
-    def select(self, rows, sentences=None):
-        self.prefixes = [self.prefixes[i] for i in rows.tolist()]
-        if sentences is not None:
-            self.sources = [self.sources[i] for i in sentences.tolist()]
-        assert len(self.prefixes) % max(1, len(self.sources)) == 0
+    def select(self, order):
+        assert 0 < len(order) < len(self.sources)
+        self.sources = [self.sources[i] for i in order]
+        self.prefixes = [self.prefixes[i] for i in order]
 
 
 def chance(source, prefix):
@@ -241,7 +255,7 @@ def test_n_best_are_sorted_distinct_and_what_the_model_says(max_extra, alpha):
         assert len(result) == 6
         assert len({tuple(hypothesis.ids) for hypothesis in result}) == 6
         assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
-        for ids, score, log_prob in result:
+        for ids, score, log_prob, _ in result:
             assert set(ids) <= set(WORDS)
             tokens = enumerate([*ids, EOS])
             said = sum(next_log_probs(chance, source, tuple(ids[:i]))[t] for i, t in tokens)
@@ -289,6 +303,7 @@ def test_the_transformer_translates_alike_alone_and_in_a_batch(max_extra, option
     with torch.no_grad():
         model.embedding.weight[EOS] *= 1.5  # so that some outputs end before their limits
     sources = [torch.randint(4, 30, (n % 9 + 1,)).tolist() for n in range(30)]
+    model = Decoder(model)
     together = search(model, batch(sources), options)
     assert len({tuple(result[0].ids) for result in together}) > 10
     assert len({len(result[0].ids) for result in together}) > 5
@@ -320,10 +335,7 @@ def test_no_sentences_have_no_translations(beam_size):
     ],
 )
 def test_length_penalty_by_hand(length, alpha, expected):
-    assert float(length_penalty(length, alpha)) == pytest.approx(expected, rel=1e-6)
-    assert length_penalty(torch.tensor([length]), alpha).tolist() == [
-        pytest.approx(expected, rel=1e-6)
-    ]
+    assert length_penalty(length, alpha) == pytest.approx(expected, rel=1e-6)
 
 
 def test_paper_s_options_are_the_default():
