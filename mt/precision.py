@@ -67,7 +67,6 @@ class Quantized:
     """W in 8 bits, a scale for each output; x is rounded to 8 bits by its least and largest."""
 
     def __init__(self, W: Tensor, b: Tensor | None = None) -> None:
-        W = W.float()
         scales = W.abs().amax(dim=1).clamp(min=1e-8).double() / 127
         zeros = torch.zeros(len(W), dtype=torch.long)
         with warnings.catch_warnings():  # torch 2.13 announces other functions for this
@@ -92,18 +91,19 @@ def matrices(precision: str, device: torch.device) -> tuple[Callable[..., Matrix
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r}: must be one of {', '.join(PRECISIONS)}")
+    kind: Callable[..., Matrix] = Plain
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     if precision == "int8":
         if device.type != "cpu":
             raise ValueError(f"precision='int8' is for the CPU, not for {device}")
-        return Quantized, torch.float32
-    if precision == "float32":
-        return Plain, torch.float32
-    kind = Packed if can_pack(device) else Plain
+        kind = Quantized
+    elif precision == "bfloat16" and can_pack(device):
+        kind = Packed
 
-    def bfloat16(W: Tensor, b: Tensor | None = None) -> Matrix:
-        return kind(W.bfloat16(), None if b is None else b.bfloat16())
+    def make(W: Tensor, b: Tensor | None = None) -> Matrix:
+        return kind(W.to(dtype), None if b is None else b.to(dtype))
 
-    return bfloat16, torch.bfloat16
+    return make, dtype
 
 
 def can_pack(device: torch.device) -> bool:

@@ -190,6 +190,20 @@ def test_the_weights_of_float32_are_the_models_own():
         assert matrix.W.data_ptr() in own
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_a_model_trained_in_another_type_is_translated_with(dtype, precision):
+    model = tiny().to(dtype)
+    src = padded([5, 2])
+    logits = Decoder(model, precision).step(
+        torch.full((2, 1), BOS), Decoder(model, precision).start(src)
+    )
+    assert logits.dtype == torch.float32
+    assert_close(
+        logits[:, 0].to(dtype), model(src, torch.full((2, 1), BOS))[:, 0], atol=0.5, rtol=0.1
+    )
+
+
 @pytest.mark.parametrize(("precision", "most"), [("bfloat16", 0.05), ("int8", 0.1)])
 def test_other_precisions_are_near(precision, most):
     model = tiny(d_model=64, d_ff=128)
