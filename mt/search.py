@@ -121,7 +121,9 @@ def search(
     prefixes = prefixes or [()] * len(lengths)
     sentences = []
     for n, (length, prefix) in enumerate(zip(lengths, prefixes, strict=True)):
-        limit = length + MAX_EXTRA if options.max_length is None else options.max_length
+        limit = options.max_length
+        if limit is None:
+            limit = max(length + MAX_EXTRA, options.min_length)
         source = src[n, : length + 1].tolist() if options.samples else []
         sentences.append(_Sentence(options, max(limit, len(prefix)), prefix, source))
     return _run(model, src, options, sentences)

@@ -180,7 +180,8 @@ def run(args: argparse.Namespace) -> None:
         else:
             if source.isatty():
                 print("mt.translate: one sentence a line, Ctrl-D to end", file=sys.stderr)
-            blocks = read_blocks(source, args.input or "standard input", file is not None)
+            whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
+            blocks = read_blocks(source, args.input or "standard input", whole)
         update = progress(file, stack)
         number = 0
         for block in blocks:

@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, no network, and a cache that goes with the test."""
 
+import io
 import itertools
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import runpy
 import signal
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from mt import checkpoint, phrasebook
+from mt import checkpoint, phrasebook, translate
 from mt import tokenizer as tokenizers
 from mt.model import Transformer
 from mt.tokenizer import Tokenizer
+from mt.translator import Translator
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
@@ -81,6 +84,23 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, small_tokenizer: Toke
     return folder
 
 
+def babbler(vocab_size: int, seed: int = 0) -> Transformer:
+    """A tiny random model whose outputs are of many lengths, and other ones for every source."""
+    torch.manual_seed(seed)
+    model = Transformer(vocab_size, N=1, d_model=32, d_ff=64, h=4).eval()
+    with torch.no_grad():
+        model.embedding.weight[3] *= 3  # eos comes a little sooner
+        for layer in model.decoder:  # else it repeats its input
+            layer.feed_forward.W_2.weight *= 6
+            layer.cross_attention.W_O.weight *= 3
+    return model
+
+
+@pytest.fixture(scope="session")
+def babbling(bpe: Tokenizer) -> Translator:
+    return Translator(babbler(bpe.vocab_size), bpe, max_length=80)
+
+
 def write_lines(path: Path, lines: list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
@@ -101,6 +121,40 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+
+@pytest.fixture
+def run_translate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """mt.translate in tmp_path, inside this process; ``stdin`` is what the pipe brings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+
+    def call(*arguments: str | Path, stdin: bytes | None = b"") -> Done:
+        with tempfile.TemporaryFile() as file:
+            file.write(stdin or b"")
+            file.seek(0)
+            pipe = None if stdin is None else io.TextIOWrapper(file)
+            monkeypatch.setattr(sys, "stdin", pipe)
+            monkeypatch.setattr(logging.getLogger(), "handlers", [])
+            capsys.readouterr()
+            try:
+                code = translate.main([str(argument) for argument in arguments])
+            except SystemExit as end:
+                code = int(end.code or 0)
+            return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def greedy(run_translate: Callable[..., Done], model_folder: Path) -> Callable[..., Done]:
+    def call(*arguments: str | Path, stdin: bytes = b"") -> Done:
+        fixed = ("--model", model_folder, "--beam-size", "1", "--device", "cpu")
+        return run_translate(*fixed, *arguments, stdin=stdin)
+
+    return call
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 import os
 import re
 import subprocess
@@ -15,43 +14,12 @@ import pytest
 import torch
 from conftest import Done
 
-from mt import checkpoint, search, translate
+from mt import checkpoint, files, search, translate
 from mt.translator import Translator
 
 ROOT = Path(translate.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 Translate = Callable[..., Done]
-
-
-@pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Translate:
-    """mt.translate in tmp_path, inside this process; ``stdin`` is what the pipe brings."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MT_TRACEBACK", raising=False)
-
-    def call(*arguments: str | Path, stdin: bytes | None = b"") -> Done:
-        pipe = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin))
-        monkeypatch.setattr(sys, "stdin", pipe)
-        monkeypatch.setattr(logging.getLogger(), "handlers", [])
-        capsys.readouterr()
-        try:
-            code = translate.main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return Done(code, *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture
-def greedy(run: Translate, model_folder: Path) -> Translate:
-    def call(*arguments: str | Path, stdin: bytes = b"") -> Done:
-        fixed = ("--model", model_folder, "--beam-size", "1", "--device", "cpu")
-        return run(*fixed, *arguments, stdin=stdin)
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +100,7 @@ def test_ten_thousand_blank_lines(greedy: Translate) -> None:
 def test_blocks_keep_their_order(
     greedy: Translate, expected: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translate, "BLOCK", 3)
+    monkeypatch.setattr(files, "BLOCK", 3)
     lines = ["a door", "", "bear", "the key", "an apple", "", "", "friend"]
     done = greedy("--batch-size", "2", stdin="\n".join(lines).encode())
     assert done.out.split("\n") == [*expected(lines), ""]
@@ -163,7 +131,7 @@ def test_input_and_output_files(greedy: Translate, expected: Callable, tmp_path:
 @pytest.mark.parametrize("way", ["pipe", "file"])
 @pytest.mark.parametrize(
     ("content", "number"),
-    [(b"good\nb\xe4d\ngood\n", 2), (b"\xff\xfe", 1), (b"\n" * 2999 + b"\xc3", 3000)],
+    [(b"good\nb\xe4d\ngood\n", 2), (b"\xff\xfe", 1), (b"\n" * 1999 + b"\xc3", 2000)],
 )
 def test_a_line_that_is_not_utf8_is_named(
     greedy: Translate, tmp_path: Path, content: bytes, number: int, way: str
@@ -224,7 +192,7 @@ def test_a_failure_of_the_input_is_told() -> None:
 
     def read() -> None:
         try:
-            list(translate.read_blocks(io.BufferedReader(Broken()), "disk"))
+            list(files.read_blocks(io.BufferedReader(Broken()), "disk"))
         except OSError as error:
             failures.append(error)
 
@@ -250,28 +218,28 @@ def test_json_is_an_object_a_line(greedy: Translate, expected: Callable) -> None
     assert "Größe" in done.out  # not escaped
 
 
-def test_n_best_gives_number_score_and_text(run: Translate, model_folder: Path) -> None:
-    done = run("--model", model_folder, "--n-best", "3", stdin=b"the bear\n\na door\n")
+def test_n_best_gives_number_score_and_text(run_translate: Translate, model_folder: Path) -> None:
+    done = run_translate("--model", model_folder, "--n-best", "3", stdin=b"the bear\n\na door\n")
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
     assert rows[3] == ["2", "0.0000", ""]
     for three in (rows[:3], rows[4:]):
         scores = [float(score) for _, score, _ in three]
         assert scores == sorted(scores, reverse=True)
-    plain = run("--model", model_folder, stdin=b"the bear\n\na door\n").out.splitlines()
+    plain = run_translate("--model", model_folder, stdin=b"the bear\n\na door\n").out.splitlines()
     assert [rows[0][2], rows[3][2], rows[4][2]] == plain
 
 
 def test_line_numbers_go_on_from_block_to_block(
     greedy: Translate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translate, "BLOCK", 2)
+    monkeypatch.setattr(files, "BLOCK", 2)
     done = greedy("--n-best", "1", stdin=b"a\nb\nc\nd\ne\n")
     assert [line.split("\t")[0] for line in done.out.splitlines()] == ["1", "2", "3", "4", "5"]
 
 
-def test_json_and_n_best_together(run: Translate, model_folder: Path) -> None:
-    done = run("--model", model_folder, "--json", "--n-best", "2", "the bear", " ")
+def test_json_and_n_best_together(run_translate: Translate, model_folder: Path) -> None:
+    done = run_translate("--model", model_folder, "--json", "--n-best", "2", "the bear", " ")
     one, blank = (json.loads(line) for line in done.out.splitlines())
     assert [set(found) for found in one["n_best"]] == [{"translation", "score"}] * 2
     assert one["n_best"][0] == {"translation": one["translation"], "score": one["score"]}
@@ -279,15 +247,17 @@ def test_json_and_n_best_together(run: Translate, model_folder: Path) -> None:
 
 
 def test_alpha_and_beam_size_reach_the_search(
-    run: Translate, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+    run_translate: Translate, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
     monkeypatch.setattr(
         "mt.translator.search",
-        lambda model, src, options: seen.append(options) or search.search(model, src, options),
+        lambda model, src, options, begin: (
+            seen.append(options) or search.search(model, src, options, begin)
+        ),
     )
-    assert run("--model", model_folder, "a").code == 0
-    assert run("--model", model_folder, "a", "--beam-size", "2", "--alpha", "0").code == 0
+    assert run_translate("--model", model_folder, "a").code == 0
+    assert run_translate("--model", model_folder, "a", "--beam-size", "2", "--alpha", "0").code == 0
     paper, other = seen
     assert (paper.beam_size, paper.alpha) == (4, 0.6)  # 6.1
     assert (other.beam_size, other.alpha) == (2, 0.0)
@@ -297,7 +267,7 @@ def test_alpha_and_beam_size_reach_the_search(
 
 
 def test_the_newest_model_is_used_and_named(
-    run: Translate, model_folder: Path, tmp_path: Path
+    run_translate: Translate, model_folder: Path, tmp_path: Path
 ) -> None:
     loaded = checkpoint.load(model_folder)
     for age, name in ((200, "old"), (100, "new"), (300, "older")):
@@ -306,20 +276,24 @@ def test_the_newest_model_is_used_and_named(
             loaded.model.embedding.weight[10:] += 0.05
         checkpoint.save(folder, loaded.model, loaded.tokenizer, 40, ["en", "de"], {})
         os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
-    done = run("--beam-size", "1", "the bear")
+    done = run_translate("--beam-size", "1", "the bear")
     assert done.code == 0
     assert done.err == "mt.translate: model outputs/new/run/model\n"
     newest = Translator.load(tmp_path / "outputs/new/run/model")
     assert done.out == newest.translate(["the bear"], beam_size=1)[0].text + "\n"
 
 
-def test_without_a_model_it_is_said_how_to_get_one(run: Translate, tmp_path: Path) -> None:
-    assert_error(run("the bear"), "no model folder under outputs/: .*make quickstart")
+def test_without_a_model_it_is_said_how_to_get_one(
+    run_translate: Translate, tmp_path: Path
+) -> None:
+    assert_error(run_translate("the bear"), "no model folder under outputs/: .*make quickstart")
     assert names(tmp_path) == []
 
 
-def test_a_missing_model_is_named(run: Translate) -> None:
-    assert_error(run("--model", "gone", "the bear"), "gone: no such model folder or checkpoint")
+def test_a_missing_model_is_named(run_translate: Translate) -> None:
+    assert_error(
+        run_translate("--model", "gone", "the bear"), "gone: no such model folder or checkpoint"
+    )
 
 
 # Options that make no sense
@@ -344,9 +318,9 @@ def test_a_missing_model_is_named(run: Translate) -> None:
     ],
 )
 def test_options_that_make_no_sense(
-    run: Translate, model_folder: Path, tmp_path: Path, arguments: list[str], message: str
+    run_translate: Translate, model_folder: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    done = run("--model", model_folder, "--output", "out", *arguments, "the bear")
+    done = run_translate("--model", model_folder, "--output", "out", *arguments, "the bear")
     if "usage: " in done.err:  # argparse says so in its own way
         done = done._replace(err=done.err.splitlines()[-1])
     assert_error(done, re.escape(message))
@@ -363,15 +337,15 @@ def test_sentences_and_a_file_together_are_refused(
     assert "give sentences or --input, not both" in done.err
 
 
-def test_closed_standard_input_is_told(run: Translate, model_folder: Path) -> None:
+def test_closed_standard_input_is_told(run_translate: Translate, model_folder: Path) -> None:
     """``mt.translate <&-`` has no sys.stdin."""
-    assert_error(run("--model", model_folder, stdin=None), "standard input is closed")
+    assert_error(run_translate("--model", model_folder, stdin=None), "standard input is closed")
 
 
-def test_a_traceback_on_demand(run: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_traceback_on_demand(run_translate: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MT_TRACEBACK", "1")
     with pytest.raises(FileNotFoundError, match="gone"):
-        run("--model", "gone", "the bear")
+        run_translate("--model", "gone", "the bear")
 
 
 # As a process

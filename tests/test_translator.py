@@ -1,11 +1,13 @@
-"""Lines in, lines out: order, company, blank and over-long lines, odd Unicode, devices."""
+"""Lines in, lines out: order, company, blank lines, odd Unicode, workers, precision, devices."""
 
 import io
 import itertools
-import logging
 import random
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -14,6 +16,7 @@ import torch
 from mt import checkpoint
 from mt import tokenizer as tokenizers
 from mt.model import Transformer
+from mt.search import SearchOptions, search
 from mt.tokenizer import Tokenizer
 from mt.translator import Translation, Translator, pick_device
 
@@ -103,7 +106,9 @@ def test_a_line_with_nothing_to_see_is_blank(translator: Translator, blank: str)
     for beam_size in (1, 4):
         results = translator.translate(["A door", blank, "bear"], beam_size=beam_size)
         assert results[1] == Translation(blank, "", 0.0, 0, (("", 0.0),))
-        assert_same([results[0], results[2]], translator.translate(["A door", "bear"], beam_size))
+        assert_same(
+            [results[0], results[2]], translator.translate(["A door", "bear"], beam_size=beam_size)
+        )
 
 
 def test_zero_width_characters_do_not_blank_a_line(translator: Translator) -> None:
@@ -157,40 +162,18 @@ def test_line_breaks_of_the_vocabulary_become_blanks() -> None:
     assert all(len(text.splitlines()) <= 1 for text in lines_of(results))
 
 
-@pytest.mark.parametrize("beam_size", [1, 2])
-def test_any_unicode_is_translated_to_one_line(translator: Translator, beam_size: int) -> None:
-    rng = random.Random(beam_size)
-    pools = [
-        "abc ÄÖÜ.",
-        "😀👨‍👩‍👧",
-        "机器翻译",
-        "\u0300\u0308",
-        "\u200b\u2060\ufeff",
-        "\x00\t\n\r\x85",
-    ]
-    pools += ["\ud800\udfff", "".join(chr(rng.randrange(0x110000)) for _ in range(100))]
-    texts = [
-        "".join(rng.choice(rng.choice(pools)) for _ in range(rng.randrange(20))) for _ in range(300)
-    ]
-    results = translator.translate(texts, beam_size=beam_size)
-    assert [result.source for result in results] == texts
-    for text in lines_of(results):
-        assert len(text.splitlines()) <= 1
-        text.encode("utf-8")
-
-
 # Company
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_neither_batch_size_nor_order_matters(translator: Translator, beam_size: int) -> None:
-    n_best = min(beam_size, 2)
-    whole = translator.translate(MIXED, beam_size=beam_size, n_best=n_best, batch_size=64)
+    options = SearchOptions(beam_size, n_best=min(beam_size, 2), max_length=30)
+    whole = translator.translate(MIXED, options, batch_size=64)
     assert len({result.text for result in whole}) > 15, "a model that ignores its source"
     for batch_size in (1, 3):
-        assert_same(translator.translate(MIXED, beam_size, 0.6, n_best, batch_size), whole)
+        assert_same(translator.translate(MIXED, options, batch_size=batch_size), whole)
     order = random.Random(1).sample(range(len(MIXED)), len(MIXED))
-    shuffled = translator.translate([MIXED[i] for i in order], beam_size, n_best=n_best)
+    shuffled = translator.translate([MIXED[i] for i in order], options)
     assert_same(shuffled, [whole[i] for i in order])
 
 
@@ -229,6 +212,9 @@ def test_asking_for_more_does_not_change_the_first(translator: Translator) -> No
         ({"batch_size": 0}, "batch_size=0"),
         ({"batch_size": "x"}, "batch_size='x'"),
         ({"batch_size": 1.5}, "batch_size=1.5"),
+        ({"max_length": 4, "min_length": 5}, "min_length=5: must not exceed max_length=4"),
+        ({"temperature": 2.0}, "are for sampling: set samples too"),
+        ({"mbr": True, "beam_size": 1}, "mbr chooses among hypotheses"),
     ],
 )
 def test_options_that_make_no_sense(translator: Translator, options: dict, message: str) -> None:
@@ -237,58 +223,20 @@ def test_options_that_make_no_sense(translator: Translator, options: dict, messa
             translator.translate(sentences, **options)
 
 
-# Over-long lines
+def test_an_unknown_option_is_named(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="beams"):
+        translator.translate(["A door"], beams=4)
 
 
-def packed(words: list[str], tokenizer: Tokenizer, max_length: int) -> list[str]:
-    """As many words as fit into each part, one after the other."""
-    parts = [words[0]]
-    for word in words[1:]:
-        longer = f"{parts[-1]} {word}"
-        if len(tokenizer.encode([longer])[0]) <= max_length:
-            parts[-1] = longer
-        else:
-            parts.append(word)
-    return parts
+def test_a_text_instead_of_lines_is_refused(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="translate_text"):
+        translator.translate("A door")
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_an_over_long_line_is_translated_in_parts(
-    model: Transformer, tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture, beam_size: int
-) -> None:
-    short = Translator(model, tokenizer, max_length=16)
-    line = " ".join(SENTENCES[:6])
-    tokens = len(tokenizer.encode([line])[0])
-    parts = packed(line.split(), tokenizer, 16)
-    assert len(parts) > 4
-    with caplog.at_level(logging.WARNING):
-        before, result, after = short.translate(["bear", line, "A door"], beam_size)
-    [warning] = [record.getMessage() for record in caplog.records]
-    for fact in (line[:30], f"{tokens} tokens", "than the 16", f"in {len(parts)} parts"):
-        assert fact in warning
-    by_hand = short.translate(parts, beam_size)
-    assert result.text == " ".join(part.text for part in by_hand)
-    assert result.score == pytest.approx(sum(p.score for p in by_hand) / len(parts), abs=1e-4)
-    assert result.tokens == sum(part.tokens for part in by_hand)
-    assert_same([before, after], short.translate(["bear", "A door"], beam_size))
-
-
-def test_a_line_that_just_fits_is_not_split(
-    model: Transformer, tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokens = len(tokenizer.encode([SENTENCES[0]])[0])
-    Translator(model, tokenizer, max_length=tokens).translate([SENTENCES[0]])
-    assert not caplog.records
-    Translator(model, tokenizer, max_length=tokens - 1).translate([SENTENCES[0]])
-    assert "in 2 parts" in caplog.text
-
-
-def test_an_over_long_word_is_split_too(model: Transformer, tokenizer: Tokenizer) -> None:
-    results = Translator(model, tokenizer, 16).translate(["b" * 500, "A door"], 2, n_best=2)
-    assert len(results) == 2
-    assert results[0].tokens > 30
-    assert len(results[0].n_best) == 2
-    assert all(len(text.splitlines()) <= 1 for text in lines_of(results))
+def test_settings_go_before_the_options_that_they_change(translator: Translator) -> None:
+    options = SearchOptions(beam_size=4, alpha=0.0)
+    changed = translator.translate(MIXED[:4], options, beam_size=1)
+    assert changed == translator.translate(MIXED[:4], beam_size=1, alpha=0.0)
 
 
 # Progress
@@ -299,6 +247,97 @@ def test_progress_counts_the_lines(translator: Translator) -> None:
     translator.translate(MIXED, beam_size=1, batch_size=4, on_progress=done.append)
     assert max(done) <= 4
     assert sum(done) == len(MIXED)
+
+
+# Workers
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_change_nothing(
+    model: Transformer, tokenizer: Tokenizer, translator: Translator, workers: int
+) -> None:
+    several = Translator(model, tokenizer, MAX_LENGTH, workers=workers)
+    names: set[str] = set()
+    done: list[int] = []
+
+    def progress(sentences: int) -> None:
+        names.add(threading.current_thread().name)
+        done.append(sentences)
+
+    options = SearchOptions(beam_size=2, n_best=2, max_length=20)
+    results = several.translate(MIXED, options, batch_size=4, on_progress=progress)
+    assert_same(results, translator.translate(MIXED, options))
+    assert names == {threading.current_thread().name}, "a progress bar is not for many threads"
+    assert sum(done) == len(MIXED)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.usefixtures("two_threads")
+def test_workers_share_the_threads_and_give_them_back(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def watched(*arguments: Any) -> list:
+        seen.append((threading.current_thread().name, torch.get_num_threads()))
+        if len(seen) > 4:
+            raise RuntimeError("a worker fell ill")
+        return search(*arguments)
+
+    monkeypatch.setattr("mt.translator.search", watched)
+    several = Translator(model, tokenizer, MAX_LENGTH, workers=workers)
+    several.translate(MIXED[:16], beam_size=1, batch_size=4)
+    assert {threads for _, threads in seen} == {1}
+    assert all(name.startswith("mt") for name, _ in seen)
+    assert torch.get_num_threads() == 2
+    with pytest.raises(RuntimeError, match="a worker fell ill"):
+        several.translate(MIXED, beam_size=1, batch_size=4)
+    assert torch.get_num_threads() == 2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("mt")]
+
+
+def test_a_single_sentence_needs_no_worker(
+    model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.translator.ThreadPoolExecutor", None)
+    Translator(model, tokenizer, MAX_LENGTH, workers=4).translate(["A door"], beam_size=1)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
+def test_workers_that_make_no_sense(
+    model: Transformer, tokenizer: Tokenizer, workers: object
+) -> None:
+    with pytest.raises(ValueError, match=f"workers={workers!r}: must be a whole number"):
+        Translator(model, tokenizer, MAX_LENGTH, workers=workers)
+
+
+# Precision
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_lower_precision_mostly_agrees(
+    model: Transformer, tokenizer: Tokenizer, translator: Translator, precision: str
+) -> None:
+    exact = translator.score(SENTENCES, SENTENCES)
+    rounded = Translator(model, tokenizer, MAX_LENGTH, precision=precision)
+    for result, truth in zip(rounded.score(SENTENCES, SENTENCES), exact, strict=True):
+        assert result.score == pytest.approx(truth.score, rel=0.02)
+    firsts = [
+        [r.parts[0].output for r in each.translate(SENTENCES, beam_size=1, max_length=3)]
+        for each in (translator, rounded)
+    ]
+    agreeing = sum(one == other for one, other in zip(*firsts, strict=True))
+    assert agreeing > 0.7 * len(SENTENCES)
 
 
 # Loading
@@ -318,6 +357,21 @@ def test_three_lines_are_enough(
     assert text == translator.translate(["The bear hears the key today."])[0].text
     assert loaded.max_length == MAX_LENGTH
     assert loaded.name == str(path)
+
+
+def test_workers_are_by_default_as_many_as_threads(
+    model: Transformer, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "model"
+    checkpoint.save(path, model, tokenizer, MAX_LENGTH, ["en", "de"], {})
+    assert Translator.load(path, "cpu").workers == torch.get_num_threads()
+    assert Translator.load(path, "cpu", workers=3).workers == 3
+
+
+def test_no_models_are_refused(tokenizer: Tokenizer) -> None:
+    for make in (lambda: Translator([], tokenizer, 80), lambda: Translator.load([])):
+        with pytest.raises(ValueError, match="no model to translate with"):
+            make()
 
 
 def test_loading_from_nowhere(tmp_path: Path) -> None:
