@@ -85,7 +85,7 @@ class ResumableFile:
 
     They lie beside it in ``.NAME.partial``, with a record of how many source lines they are, what
     these were, and how they were translated (``identity``). With ``resume`` the next run goes on
-    behind them; what was written beyond the record is written again.
+    behind them, or begins when there are none; what was written beyond the record is written again.
 
     Raises OSError when the file cannot be written, ValueError when it cannot be resumed.
     """
@@ -105,8 +105,7 @@ class ResumableFile:
         self.size = 0  # bytes that they are
         self.digest: str | None = None  # of these source lines
         self.seen = hashlib.sha256()  # source lines up to now
-        if resume:
-            self._resume()
+        resume = resume and self._resume()
         try:
             if not resume:  # the record goes first: it must not outlive what it is about
                 self.record.unlink(missing_ok=True)
@@ -116,9 +115,12 @@ class ResumableFile:
         self.stream.truncate(self.size)
         self.stream.seek(self.size)
 
-    def _resume(self) -> None:
+    def _resume(self) -> bool:
+        """Whether there is something to go on from."""
         if not self.record.is_file() or not self.partial.is_file():
-            raise ValueError(f"{self.path}: nothing to resume: leave out --resume")
+            if self.path.exists():
+                raise ValueError(f"{self.path}: is there, and nothing was cut short: no --resume")
+            return False
         try:
             record = json.loads(self.record.read_text("utf-8"))
             begun, self.digest = record["identity"], record["sha256"]
@@ -133,6 +135,7 @@ class ResumableFile:
                     f"{self.path}: begun with {name}={old!r}, not {new!r}: give the same again, "
                     "or begin anew without --resume"
                 )
+        return True
 
     def skip(self, sources: list[str]) -> list[str]:
         """Those of the next source lines that are still to be translated.

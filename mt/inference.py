@@ -126,7 +126,8 @@ class State:
         start, self.slots = self.slots, self.slots + w
         self.length += 1
         if self.slots > self.own.shape[2]:
-            self._enlarge(start, w * max(16, self.cross.shape[2]))  # an output is like its source
+            # What is not used costs nothing but addresses; to enlarge twice costs time.
+            self._enlarge(start, w * (3 * self.cross.shape[2] // 2 + 8))
         if parents is not None:
             if self.past is None:
                 shape = (len(parents), 1, self.own.shape[2])

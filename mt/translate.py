@@ -69,13 +69,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--precision", default="float32", choices=PRECISIONS, help="default float32")
     add("--batch-size", type=int, default=64, help="sentences at a time (default 64)")
     add("--workers", type=int, help="batches at a time (default: one for each thread of the CPU)")
-    searching = parser.add_argument_group("search")
+    search = parser.add_argument_group("search")
     for field in fields(SearchOptions):
         if field.name in OPTIONS:
             kind = float if isinstance(field.default, float) else int
             flag = "--" + field.name.replace("_", "-")
-            searching.add_argument(flag, type=kind, help=OPTIONS[field.name])
-    searching.add_argument("--mbr", action="store_true", help="rank by chrF against each other")
+            search.add_argument(flag, type=kind, help=OPTIONS[field.name])
+    search.add_argument("--mbr", action="store_true", help="rank by chrF against each other")
     args = parser.parse_args(argv)
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
@@ -83,8 +83,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("--resume is for an --output")
     if (args.tokens or args.attention) and not args.json:
         parser.error("--tokens and --attention are printed with --json")
-    if args.score is not None and (args.split or args.prefix or args.n_best or args.attention):
-        parser.error("--score goes with none of --split, --prefix, --n-best and --attention")
+    if args.score is not None:
+        searching = OPTIONS.keys() - {"alpha", "beam_size"}  # these two do no harm
+        given = [name for name in sorted(searching) if getattr(args, name) is not None]
+        given += [n for n in ("split", "prefix", "attention", "mbr") if getattr(args, n)]
+        if given:
+            parser.error(f"--score does not search: leave out --{given[0].replace('_', '-')}")
     return args
 
 
@@ -154,9 +158,10 @@ def open_output(
     path = Path(args.output)
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
         return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))
-    settings = ("precision", "split", "prefix", "score", "json", "tokens", "n_best", "batch_size")
+    settings = ("precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
     identity = {
         "model": [checkpoint.digest(model) for model in args.model],
+        "score": None if args.score is None else checkpoint.digest(args.score),
         **asdict(options),
         **{name: getattr(args, name) for name in settings},
     }

@@ -18,7 +18,7 @@ from mt import checkpoint, splitting
 from mt.batching import BOS, EOS, cut, pad
 from mt.inference import Decoder
 from mt.model import Transformer
-from mt.search import Ensemble, Hypothesis, SearchOptions, score, search
+from mt.search import UNK, Ensemble, Hypothesis, SearchOptions, score, search
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -154,8 +154,11 @@ class Translator:
         if prefixes is not None:
             if len(prefixes) != len(sentences):
                 raise ValueError(f"{len(prefixes)} prefixes for {len(sentences)} sentences")
-            for start, ids in zip(first, self.tokenizer.encode(list(prefixes)), strict=True):
-                if start < len(begin):
+            forced = self.tokenizer.encode(list(prefixes))
+            for text in {text for text, ids in zip(prefixes, forced, strict=True) if UNK in ids}:
+                log.warning(f"the prefix {text!r} is not in the vocabulary and will not come whole")
+            for start, ids in zip(first, forced, strict=True):
+                if start < len(begin):  # else a blank line, and the last
                     begin[start] = ids
 
         def find(batch: list[int]) -> list[list[Hypothesis]]:

@@ -164,13 +164,21 @@ def test_other_settings_are_refused(out: Path, new: dict) -> None:
 
 
 @pytest.mark.parametrize("left", [[], LEFT[:1], LEFT[1:]])
-def test_there_must_be_something_to_resume(out: Path, left: list[str]) -> None:
+def test_what_is_there_is_not_made_again_by_resuming(out: Path, left: list[str]) -> None:
     out.write_text("of yesterday")
     for name in left:
         (out.parent / name).write_text("{}")
-    with pytest.raises(ValueError, match=r"out\.de: nothing to resume: leave out --resume"):
+    with pytest.raises(ValueError, match=r"out\.de: is there, and nothing was cut short"):
         ResumableFile(out, {}, resume=True)
     assert out.read_text() == "of yesterday"
+
+
+def test_resuming_begins_where_nothing_is(out: Path) -> None:
+    """So that the first run of a job and all others are the same command."""
+    with ResumableFile(out, {}, resume=True) as file:
+        assert file.skip(["one"]) == ["one"]
+        file.write(["one"], "ONE\n")
+    assert out.read_text() == "ONE\n"
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"lines": 4}'])
@@ -192,8 +200,9 @@ def test_a_new_run_forgets_the_old_one_at_once(out: Path) -> None:
     """Killed before its first block, it must not leave the record of another run's lines."""
     begin(out)
     ResumableFile(out, {"model": "a"}).stream.close()  # and no more, as after a SIGKILL
-    with pytest.raises(ValueError, match="nothing to resume"):
-        ResumableFile(out, {"model": "a"}, resume=True)
+    resumed = ResumableFile(out, {"model": "a"}, resume=True)
+    assert (resumed.kept, resumed.size) == (0, 0)
+    resumed.stream.close()
 
 
 # Failures

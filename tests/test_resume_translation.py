@@ -186,9 +186,9 @@ def test_another_input_is_refused(
     assert set(LEFT) < set(names(tmp_path))
 
 
-def test_there_must_be_something_to_resume(greedy: Translate, tmp_path: Path) -> None:
+def test_a_finished_file_is_not_made_again(greedy: Translate, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("of yesterday")
-    assert_refused(greedy("--output", "out", "--resume", "bear"), "nothing to resume")
+    assert_refused(greedy("--output", "out", "--resume", "bear"), "nothing was cut short")
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out").read_text() == "of yesterday"
     assert_refused(greedy("--resume", "bear"), "--resume is for an --output")

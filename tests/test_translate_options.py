@@ -135,8 +135,9 @@ def test_workers_change_nothing(run: Translate) -> None:
         ("--workers 0", "workers=0: must be a whole number"),
         ("--tokens", "are printed with --json"),
         ("--attention", "are printed with --json"),
-        ("--score x --split", "--score goes with none of"),
-        ("--score x --n-best 2", "--score goes with none of"),
+        ("--score x --split", "--score does not search: leave out --split"),
+        ("--score x --n-best 2", "--score does not search: leave out --n-best"),
+        ("--score x --samples 2", "--score does not search: leave out --samples"),
         ("--temperature 2", "are for sampling: set samples too"),
         ("--mbr --beam-size 1", "mbr chooses among hypotheses"),
         ("--samples 2 --n-best 3", "n_best=3: must not exceed samples=2"),
@@ -224,7 +225,7 @@ def test_a_resumed_score_pairs_the_right_lines(
     assert run("--input", "bad", *flags).code == 2
     monkeypatch.setattr(files, "BLOCK", 6)  # what is kept ends within a block
     write_lines(tmp_path / "scored", GERMAN[:5])
-    assert_refused(run("--input", "in", *flags, "--resume"), "scored: fewer lines")
+    assert_refused(run("--input", "in", *flags, "--resume"), "begun with score=")
     write_lines(tmp_path / "scored", GERMAN)
     assert run("--input", "in", *flags, "--resume") == Done(0, "", "")
     assert (tmp_path / "out").read_text() == expected
