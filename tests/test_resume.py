@@ -159,7 +159,8 @@ def test_auto_begins_and_goes_on(
     assert "nothing left to train" in capsys.readouterr().out
 
 
-def test_killed_twenty_times_at_any_moment(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL while it starts, trains, validates or saves, and once more from the start."""
     rng = random.Random(1)
     changes = {
@@ -173,7 +174,7 @@ def test_killed_twenty_times_at_any_moment(corpus: Path, tmp_path: Path) -> None
     forker = Forker(tmp_path)
     try:
         begun = []  # at which step each attempt ended
-        for attempt in range(20):
+        for attempt in range(kills):
             process = forker.start([*arguments(corpus, killed, **changes), "ckpt=auto"])
             # A run is in its loop after a second or two; some do not get so far.
             time.sleep(rng.uniform(0.1, 1.9) if attempt else 2.5)
@@ -183,7 +184,7 @@ def test_killed_twenty_times_at_any_moment(corpus: Path, tmp_path: Path) -> None
             assert newest is not None
             begun.append(torch.load(newest, weights_only=True)["global_step"])
         assert begun == sorted(begun)
-        assert len(set(begun)) > 8, "most attempts must get into training"
+        assert len(set(begun)) > 0.4 * kills, "most attempts must get into training"
         end = {**changes, "trainer.max_steps": begun[-1] + 5}
         forker.start([*arguments(corpus, killed, **end), "ckpt=last"])
         assert forker.status() == 0, forker.output()
