@@ -21,7 +21,7 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
 
     So a prompt is answered line by line and a pipe in large blocks; ``whole`` blocks, as a file
     has them, are always full but for the last. Lines end at \n alone, and a \r before it goes with
-    it. Raises ValueError naming a line that is not UTF-8, behind the lines before it.
+    it. Raises ValueError naming a line that is not UTF-8, in the place of its block.
     """
     lines: queue.Queue[bytes] = queue.Queue(maxsize=BLOCK)
     failure: list[Exception] = []

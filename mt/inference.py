@@ -61,8 +61,8 @@ class Decoder:
         """Last tokens [B, w] -> float32 logits of the next ones [B, w, V]; ``state`` moves on.
 
         Hypothesis i of a sentence continues the hypothesis ``parents`` [B, w] of the step before,
-        of which there may have been more or fewer. Without parents each continues its own; a state
-        that was given parents once wants them at every step.
+        of which there may have been more or fewer. A sentence that has had but one hypothesis at
+        every step, as in greedy search, needs no parents.
         """
         B, w = tokens.shape
         x = self._embed(tokens.view(-1, 1), state.length)

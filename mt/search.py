@@ -153,9 +153,11 @@ class Ensemble:
         return _States([model.start(src) for model in self.models])
 
     def step(self, tokens: Tensor, state: "_States", parents: Tensor | None = None) -> Tensor:
-        said = [m.step(tokens, s, parents) for m, s in zip(self.models, state.states, strict=True)]
-        log_probs = torch.stack([logits.log_softmax(dim=-1) for logits in said])
-        return log_probs.logsumexp(dim=0) - math.log(len(said))
+        pairs = zip(self.models, state.states, strict=True)
+        said = torch.stack([model.step(tokens, each, parents) for model, each in pairs])
+        sums = said.logsumexp(dim=-1, keepdim=True)
+        # Of the height of the models' own logits: the repetition penalty asks for their sign.
+        return (said - sums).logsumexp(dim=0) - math.log(len(said)) + sums.mean(dim=0)
 
 
 class _States(NamedTuple):

@@ -2,8 +2,9 @@
 
 The rules are few and can be read here. A sentence ends at `.`, `!`, `?` or `…`, with closing quotes
 and brackets behind it, where white space and then a capital letter, a digit or a script without
-capitals follow; not behind an abbreviation, a single letter ("J. Smith"), capitals with dots
-("U.S. Army") or the number of a list. A fullwidth `。`, `！` or `？` always ends one.
+capitals follow; so it does, wrongly, behind a German ordinal ("am 3. Oktober"). It does not behind
+an abbreviation, a single letter ("J. Smith"), capitals with dots ("U.S. Army") or the number of a
+list. A fullwidth `。`, `！` or `？` always ends one.
 """
 
 import itertools
@@ -26,6 +27,7 @@ BEFORE_NUMBERS = frozenset(
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
     """.split()  # noqa: SIM905
 )
+LONGEST = 40  # characters before an end mark that are looked at
 _END = re.compile(
     r"(?<![.!?…])[.!?…]+[\"'”’»«“)\]]*\s+(?=[\"'“”„«»‘(\[¿¡]*(?P<next>\w))"
     r"|[。！？]+[」』”]*\s*"
@@ -71,24 +73,29 @@ def _sentence_ends(text: str) -> Iterator[int]:
     """Where the next sentence begins, for each but the last."""
     start = 0
     for mark in _END.finditer(text):
-        if mark["next"] is None or _ends(text[start : mark.start() + 1], mark["next"]):
+        before = text[max(start, mark.start() - LONGEST) : mark.start() + 1]
+        first = mark.start() - LONGEST <= start
+        if mark["next"] is None or _ends(before, first, mark["next"]):
             start = mark.end()
             yield start
 
 
-def _ends(sentence: str, following: str) -> bool:
-    """Whether ``sentence``, up to its first end mark, is one when ``following`` comes behind it."""
+def _ends(text: str, first: bool, following: str) -> bool:
+    """Whether a sentence is at its end with ``text`` when ``following`` comes behind it.
+
+    ``text`` are the last characters up to the first end mark, the whole sentence if ``first``.
+    """
     if following.islower():
         return False
-    if not sentence.endswith("."):
+    if not text.endswith("."):
         return True
-    words = sentence[:-1].rsplit(maxsplit=1)
+    words = text[:-1].rsplit(maxsplit=1)
     last = words[-1].lstrip("\"'“”„«»‘([") if words else ""
     if last.lower() in ABBREVIATIONS or (last.lower() in BEFORE_NUMBERS and following.isdigit()):
         return False
     if _INITIALS.fullmatch(last) and last != "I" and (len(last) == 1 or last.isupper()):
         return False
-    return not (len(words) == 1 and last.isdigit())  # "1. A list"
+    return not (first and len(words) == 1 and last.isdigit())  # "1. A list"
 
 
 def _ends_clause(text: str) -> bool:

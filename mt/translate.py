@@ -21,7 +21,7 @@ from mt import checkpoint
 from mt.files import ResumableFile, Stream, count_lines, read_blocks
 from mt.precision import PRECISIONS
 from mt.search import SearchOptions
-from mt.translator import Translation, Translator
+from mt.translator import Translation, Translator, check_batch_size
 
 OPTIONS = {  # of SearchOptions, and what --help says
     "beam_size": "hypotheses kept; 1 is greedy (default 4)",
@@ -157,7 +157,11 @@ def open_output(
         return Stream(sys.stdout)
     path = Path(args.output)
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
+        if args.resume:
+            raise ValueError(f"{path}: not a regular file: nothing can be resumed")
         return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))
+    if args.score is not None and not Path(args.score).is_file():
+        raise ValueError(f"{args.score}: --score with --output needs a regular file")
     settings = ("precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
     identity = {
         "model": [checkpoint.digest(model) for model in args.model],
@@ -170,6 +174,7 @@ def open_output(
 
 def run(args: argparse.Namespace) -> None:
     options = search_options(args)  # wrong options show at once
+    check_batch_size(args.batch_size)
     if args.model is None:
         args.model = [str(checkpoint.latest())]
         print(f"mt.translate: model {args.model[0]}", file=sys.stderr)
@@ -264,6 +269,17 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("MT_TRACEBACK"):
             raise
         print(f"mt.translate: error: {error}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
+        if (
+            os.environ.get("MT_TRACEBACK")
+            or "memory" not in f"{type(error).__name__} {error}".lower()
+        ):
+            raise
+        print(
+            "mt.translate: error: out of memory: give a smaller --batch-size or --beam-size",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

@@ -140,8 +140,7 @@ class Translator:
         options = replace(options or SearchOptions(), **settings)
         if isinstance(sentences, str):
             raise TypeError("translate wants a list of lines; for one text there is translate_text")
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"batch_size={batch_size!r}: must be a whole number of at least 1")
+        check_batch_size(batch_size)
         texts = [splitting.sentences(line) if split else [line] for line in sentences]
         encoded = iter(self.tokenizer.encode(list(itertools.chain.from_iterable(texts))))
         sources: list[list[int]] = []  # of every part of every line
@@ -152,6 +151,7 @@ class Translator:
                 sources += self._split(next(encoded), text)
         begin: list[list[int]] = [[] for _ in sources]
         if prefixes is not None:
+            _check_lines(prefixes=prefixes)
             if len(prefixes) != len(sentences):
                 raise ValueError(f"{len(prefixes)} prefixes for {len(sentences)} sentences")
             forced = self.tokenizer.encode(list(prefixes))
@@ -171,7 +171,8 @@ class Translator:
             )
             return [self._by_risk(h, options) for h in found] if options.mbr else found
 
-        found = self._run(find, sources, options.width, batch_size, on_progress)
+        lengths = [len(ids) + 1 for ids in sources]
+        found = self._run(find, lengths, options.width, batch_size, on_progress)
         bounds = itertools.pairwise([*first, len(sources)])
         return [
             self._join(line, sources[start:end], found[start:end], options.attention)
@@ -196,6 +197,8 @@ class Translator:
 
         A pair is scored as a whole, however long. Raises ValueError for unequal numbers.
         """
+        check_batch_size(batch_size)
+        _check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
             raise ValueError(f"{len(sources)} sources and {len(targets)} targets: not pairs")
         inputs = self.tokenizer.encode(list(sources))
@@ -211,9 +214,14 @@ class Translator:
             src = self._pad([inputs[i] for i in batch])
             return [[h] for h in score(self.model, src, [outputs[i] for i in batch], alpha)]
 
-        found = self._run(find, inputs, 1, batch_size, on_progress)
+        lengths = [max(len(a), len(b)) + 1 for a, b in zip(inputs, outputs, strict=True)]
+        found = self._run(find, lengths, 1, batch_size, on_progress)
         return [
-            replace(self._join(source, [ids], [best], False), text=target)
+            replace(
+                self._join(source, [ids], [best], False),
+                text=target,
+                n_best=((target, best[0].score),),
+            )
             for source, target, ids, best in zip(sources, targets, inputs, found, strict=True)
         ]
 
@@ -234,17 +242,17 @@ class Translator:
     def _run(
         self,
         find: Callable[[list[int]], list[list[Hypothesis]]],
-        sources: list[list[int]],
+        lengths: list[int],
         width: int,
         batch_size: int,
         on_progress: Progress | None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses for every source, computed with those of like length together."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        workers = min(self.workers, math.ceil(len(sources) / LEAST))
-        if workers > 1:
-            batch_size = min(batch_size, math.ceil(len(sources) / workers))
-        batches = list(_batches([len(ids) + 1 for ids in sources], width, batch_size))
+        found: list[list[Hypothesis]] = [[] for _ in lengths]
+        workers = min(self.workers, math.ceil(len(lengths) / LEAST))
+        if workers > 1 and self.decoders[0].precision == "float32":  # else results would change
+            batch_size = min(batch_size, math.ceil(len(lengths) / workers))
+        batches = list(_batches(lengths, width, batch_size))
 
         def take(results: Iterator[list[list[Hypothesis]]]) -> None:
             for batch, hypotheses in zip(batches, results, strict=True):
@@ -266,7 +274,7 @@ class Translator:
                     pool.shutdown(cancel_futures=True)
                     raise
         finally:
-            torch.set_num_threads(threads)  # a part of what was set is the whole process's
+            torch.set_num_threads(threads)  # also of threads that are yet to begin
         return found
 
     def _by_risk(self, found: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
@@ -310,6 +318,8 @@ class Translator:
             )
             for ids, part in zip(sources, found, strict=True)
         )
+        if any(math.isnan(part[0].score) for part in found):
+            log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
         tokens = sum(len(part[0].ids) + 1 for part in found)
         return Translation(line, n_best[0][0], n_best[0][1], tokens, n_best, parts)
 
@@ -331,6 +341,17 @@ def _batches(lengths: list[int], width: int, batch_size: int) -> Iterator[list[i
         ends = cut(sizes[order][:, None], max(1, MAX_TOKENS // width), batch_size)
         for batch in np.split(order, ends[:-1]):
             yield batch.tolist()
+
+
+def check_batch_size(batch_size: object) -> None:
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: must be a whole number of at least 1")
+
+
+def _check_lines(**lists: object) -> None:
+    for name, lines in lists.items():
+        if isinstance(lines, str) or not isinstance(lines, Sequence):
+            raise TypeError(f"{name}: must be a list of lines, not {type(lines).__name__}")
 
 
 def default_workers(device: torch.device) -> int:

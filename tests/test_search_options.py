@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from test_search import (
@@ -245,6 +246,15 @@ def test_an_ensemble_is_the_mean_of_probabilities(max_extra, k):  # noqa: F811
         assert_same(hypotheses, naive_beam(mixture, source, options)[:1])
     alone = search(Toy(chance), batch(sources), options)
     assert [h[0].ids for h in found] != [h[0].ids for h in alone]
+
+
+@pytest.mark.parametrize("penalty", [0.6, 1.0, 1.7])
+def test_an_ensemble_of_one_model_twice_is_that_model(max_extra, penalty):  # noqa: F811
+    """Also where the sign of its logits matters."""
+    max_extra(4)
+    sources = some_sources(20)
+    options = SearchOptions(3, 0.6, n_best=3, repetition_penalty=penalty)
+    alone = search(Toy(chance), batch(sources), options)
     twice = search(Ensemble([Toy(chance), Toy(chance)]), batch(sources), options)
     for one, two in zip(alone, twice, strict=True):
         assert_same(two, one)
@@ -332,6 +342,36 @@ def test_samples_depend_on_source_and_seed_alone(max_extra):  # noqa: F811
     assert [h[0].ids for h in others] != [h[0].ids for h in together]
     assert all(len(h) == 3 for h in together)
     assert all([x.score for x in h] == sorted((x.score for x in h), reverse=True) for h in together)
+
+
+def naive_sample(source, number, options, rules):
+    """Sample ``number`` by itself: its share of the source's random numbers, and no other's."""
+    rng = np.random.default_rng([options.seed, *source, EOS])
+    said = ()
+    while True:
+        chance_of_step = rng.random(options.samples)[number]
+        may = rules.log_probs(chance, source, said)
+        if not may:
+            return list(said)  # nothing is permitted
+        total, sums = sum(map(math.exp, may.values())), 0.0
+        for token in sorted(may):
+            sums += math.exp(may[token]) / total
+            if chance_of_step < sums:
+                break
+        if token == EOS:
+            return list(said)
+        said = (*said, token)
+
+
+@pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 1, "min_length": 9}])
+def test_a_sample_is_not_moved_by_the_end_of_another(max_extra, settings):  # noqa: F811
+    max_extra(6)
+    sources = some_sources(15)
+    options = SearchOptions(samples=4, n_best=4, seed=3, max_length=9, **settings)
+    for source, found in zip(sources, search(Toy(chance), batch(sources), options), strict=True):
+        rules = Rules(options, source)
+        wanted = sorted(naive_sample(source, number, options, rules) for number in range(4))
+        assert sorted(hypothesis.ids for hypothesis in found) == wanted
 
 
 def test_samples_carry_the_models_own_log_prob(max_extra):  # noqa: F811

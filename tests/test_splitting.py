@@ -128,3 +128,9 @@ def test_any_pieces_are_cut_within_bounds() -> None:
         assert ends[-1] == len(pieces)
         if pieces:
             assert all(0 < end - start <= max_length for start, end in itertools.pairwise(ends))
+
+
+def test_a_long_line_without_ends_takes_no_more_than_its_share() -> None:
+    start = time.process_time()
+    assert len(sentences("Dr. A " * 50_000)) == 1
+    assert time.process_time() - start < 2

@@ -288,3 +288,11 @@ def test_a_full_disk_is_told(run: Translate) -> None:
 def test_an_argument_that_is_not_utf8_is_no_fall(run: Translate) -> None:
     done = run("--json", "a b\udcffear")
     assert json.loads(done.out)["source"] == "a b?ear"
+
+
+def test_too_little_memory_is_one_line(run: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 GB")
+
+    monkeypatch.setattr("mt.translator.search", fail)
+    assert_refused(run("bear"), "out of memory: give a smaller --batch-size or --beam-size")

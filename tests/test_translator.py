@@ -393,3 +393,53 @@ def test_a_device_that_is_not_there(name: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"device {name!r} cannot be used here") as caught:
             use(name)
         assert "\n" not in str(caught.value)
+
+
+# Workers and precision; what goes wrong
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_workers_change_no_batch_where_it_would_show(
+    model: Transformer, tokenizer: Tokenizer, precision: str
+) -> None:
+    one, three = (Translator(model, tokenizer, 80, "", precision, n) for n in (1, 3))
+    results = [t.translate(MIXED, beam_size=2, batch_size=9) for t in (one, three)]
+    assert_same(*results)
+
+
+def test_threads_begun_later_are_as_before(model: Transformer, translator: Translator) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def seen() -> int:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(torch.get_num_threads).result()
+
+    torch.set_num_threads(3)
+    try:
+        Translator(model, translator.tokenizer, 80, workers=2).translate(MIXED)
+        assert (torch.get_num_threads(), seen()) == (3, 3)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_logits_that_are_not_numbers_are_told(
+    tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Transformer(VOCAB_SIZE, N=1, d_model=16, d_ff=16, h=2).eval()
+    with torch.no_grad():
+        broken.decoder[0].add_norm[2].norm.bias.fill_(float("nan"))
+    [result] = Translator(broken, tokenizer, MAX_LENGTH).translate(["A door"])
+    assert result.text == ""
+    assert "are not numbers: no translation of 'A door'" in caplog.text
+
+
+def test_a_text_is_no_list_of_lines(translator: Translator) -> None:
+    for call in (
+        lambda: translator.score("AB", "CD"),
+        lambda: translator.translate(["A", "B"], prefixes="Si"),
+        lambda: translator.score(iter(["A"]), ["B"]),
+    ):
+        with pytest.raises(TypeError, match="must be a list of lines"):
+            call()
+    with pytest.raises(ValueError, match="batch_size=0: must be"):
+        translator.score(["A"], ["B"], batch_size=0)
