@@ -5,6 +5,7 @@ import json
 import logging
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -215,25 +216,38 @@ def test_a_failure_before_the_first_block_leaves_nothing(out: Path) -> None:
     assert out.read_text() == "of yesterday"
 
 
-@pytest.fixture
-def room() -> Iterator[int]:
-    """No file may grow beyond so many bytes: for the writer a full disk."""
+ROOM = 400  # bytes
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond ROOM: not even the log that the tests are written to, so be short."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400, hard))
-    yield 400
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_leaves_nothing_of_the_first_block(out: Path, room: int) -> None:
-    with pytest.raises(OSError, match="File too large"), ResumableFile(out, {}) as file:
-        file.write(["x"], "y" * (room + 1))
+def test_a_full_disk_leaves_nothing_of_the_first_block(out: Path) -> None:
+    with (
+        pytest.raises(OSError, match="File too large"),
+        full_disk(),
+        ResumableFile(out, {}) as file,
+    ):
+        file.write(["x"], "y" * (ROOM + 1))
     assert names(out.parent) == []
 
 
-def test_a_full_disk_keeps_the_blocks_before(out: Path, room: int) -> None:
-    with pytest.raises(OSError, match="File too large"), ResumableFile(out, {}) as file:  # noqa: PT012
-        file.write(["one"], "EINS\n")
-        file.write(["two"], "Z" * (room + 1))
+def test_a_full_disk_keeps_the_blocks_before(out: Path) -> None:
+    def translate() -> None:
+        with full_disk(), ResumableFile(out, {}) as file:
+            file.write(["one"], "EINS\n")
+            file.write(["two"], "Z" * (ROOM + 1))
+
+    with pytest.raises(OSError, match="File too large"):
+        translate()
     assert names(out.parent) == LEFT
     assert json.loads((out.parent / LEFT[1]).read_text())["lines"] == 1
     with ResumableFile(out, {}, resume=True) as file:
