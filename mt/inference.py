@@ -11,7 +11,7 @@ h heads, d_k = d_model / h.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -166,6 +166,31 @@ class State:
         self.sources = _by_layer(self.cross)
         self.source_mask = None if self.source_mask is None else self.source_mask[:n]
         self.past = None if self.past is None else self.past[:n]
+
+
+class Ensemble:
+    """Several Decoders of one vocabulary as one: the mean of their probabilities."""
+
+    def __init__(self, models: Sequence[Decoder]) -> None:
+        self.models = models
+
+    def start(self, src: Tensor) -> "_States":
+        return _States([model.start(src) for model in self.models])
+
+    def step(self, tokens: Tensor, state: "_States", parents: Tensor | None = None) -> Tensor:
+        pairs = zip(self.models, state.states, strict=True)
+        said = torch.stack([model.step(tokens, each, parents) for model, each in pairs])
+        sums = said.logsumexp(dim=-1, keepdim=True)
+        # Of the height of the models' own logits: the repetition penalty asks for their sign.
+        return (said - sums).logsumexp(dim=0) - math.log(len(said)) + sums.mean(dim=0)
+
+
+class _States(NamedTuple):
+    states: list[State]
+
+    def select(self, order: list[int]) -> None:
+        for state in self.states:
+            state.select(order)
 
 
 class _EncoderLayer:

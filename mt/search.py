@@ -143,31 +143,6 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5.0 + length) / 6.0) ** alpha
 
 
-class Ensemble:
-    """Several models with one vocabulary as one: the mean of their probabilities."""
-
-    def __init__(self, models: Sequence[Model]) -> None:
-        self.models = models
-
-    def start(self, src: Tensor) -> "_States":
-        return _States([model.start(src) for model in self.models])
-
-    def step(self, tokens: Tensor, state: "_States", parents: Tensor | None = None) -> Tensor:
-        pairs = zip(self.models, state.states, strict=True)
-        said = torch.stack([model.step(tokens, each, parents) for model, each in pairs])
-        sums = said.logsumexp(dim=-1, keepdim=True)
-        # Of the height of the models' own logits: the repetition penalty asks for their sign.
-        return (said - sums).logsumexp(dim=0) - math.log(len(said)) + sums.mean(dim=0)
-
-
-class _States(NamedTuple):
-    states: list[Any]
-
-    def select(self, order: list[int]) -> None:
-        for state in self.states:
-            state.select(order)
-
-
 class _Node(NamedTuple):
     """A hypothesis: one token more than its parent."""
 

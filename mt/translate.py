@@ -102,7 +102,7 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
     if args.json:
         return json.dumps(_record(result, args), ensure_ascii=False)
     if args.score is not None:
-        return f"{sum(log_p for part in result.parts for log_p in part.log_probs):.4f}"
+        return f"{result.log_prob:.4f}"
     if args.n_best:
         return "\n".join(f"{number}\t{score:.4f}\t{text}" for text, score in result.n_best)
     return result.text
@@ -115,7 +115,7 @@ def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
         "score": result.score,
     }
     if args.score is not None:
-        record["log_prob"] = sum(log_p for part in result.parts for log_p in part.log_probs)
+        record["log_prob"] = result.log_prob
     if args.n_best:
         record["n_best"] = [{"translation": t, "score": s} for t, s in result.n_best]
     if args.tokens or args.attention:

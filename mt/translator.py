@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from mt import checkpoint, splitting
 from mt.batching import BOS, EOS, cut, pad
-from mt.inference import Decoder
+from mt.inference import Decoder, Ensemble
 from mt.model import Transformer
-from mt.search import UNK, Ensemble, Hypothesis, SearchOptions, score, search
+from mt.search import UNK, Hypothesis, SearchOptions, score, search
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ LEAST = 8  # sentences that a worker should have before another one is of use
 
 Path = str | os.PathLike[str]
 Progress = Callable[[int], object]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Translation:
     tokens: int  # produced, eos counted
     n_best: tuple[tuple[str, float], ...]  # (text, score), best first, ``text`` among them
     parts: tuple[Part, ...] = ()
+
+    @property
+    def log_prob(self) -> float:
+        """Natural logarithm of P(text | source): the sum over the parts, 0 for a blank source."""
+        return sum(log_p for part in self.parts for log_p in part.log_probs)
 
 
 class Translator:
@@ -161,8 +167,10 @@ class Translator:
                 if start < len(begin):  # else a blank line, and the last
                     begin[start] = ids
 
+        # The least risk is chosen among all hypotheses.
+        wanted = replace(options, n_best=options.width) if options.mbr else options
+
         def find(batch: list[int]) -> list[list[Hypothesis]]:
-            wanted = replace(options, n_best=options.width) if options.mbr else options
             found = search(
                 self.model,
                 self._pad([sources[i] for i in batch]),
@@ -173,9 +181,13 @@ class Translator:
 
         lengths = [len(ids) + 1 for ids in sources]
         found = self._run(find, lengths, options.width, batch_size, on_progress)
+        weights: Sequence[Tensor | None] = [None] * len(sources)
+        if options.attention:
+            outputs = [hypotheses[0].ids for hypotheses in found]
+            weights = self._attention(sources, outputs, batch_size)
         bounds = itertools.pairwise([*first, len(sources)])
         return [
-            self._join(line, sources[start:end], found[start:end], options.attention)
+            self._join(line, sources[start:end], found[start:end], weights[start:end])
             for line, (start, end) in zip(sentences, bounds, strict=True)
         ]
 
@@ -218,7 +230,7 @@ class Translator:
         found = self._run(find, lengths, 1, batch_size, on_progress)
         return [
             replace(
-                self._join(source, [ids], [best], False),
+                self._join(source, [ids], [best], [None]),
                 text=target,
                 n_best=((target, best[0].score),),
             )
@@ -241,23 +253,23 @@ class Translator:
 
     def _run(
         self,
-        find: Callable[[list[int]], list[list[Hypothesis]]],
+        find: Callable[[list[int]], list[Result]],
         lengths: list[int],
         width: int,
         batch_size: int,
         on_progress: Progress | None,
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses for every source, computed with those of like length together."""
-        found: list[list[Hypothesis]] = [[] for _ in lengths]
+    ) -> list[Result]:
+        """What ``find`` gives for every source, computed with those of like length together."""
+        found: list[Any] = [None] * len(lengths)
         workers = min(self.workers, math.ceil(len(lengths) / LEAST))
         if workers > 1 and self.decoders[0].precision == "float32":  # else results would change
             batch_size = min(batch_size, math.ceil(len(lengths) / workers))
         batches = list(_batches(lengths, width, batch_size))
 
-        def take(results: Iterator[list[list[Hypothesis]]]) -> None:
-            for batch, hypotheses in zip(batches, results, strict=True):
-                for i, best in zip(batch, hypotheses, strict=True):
-                    found[i] = best
+        def take(results: Iterator[list[Result]]) -> None:
+            for batch, those in zip(batches, results, strict=True):
+                for i, each in zip(batch, those, strict=True):
+                    found[i] = each
                 if on_progress is not None:
                     on_progress(len(batch))
 
@@ -297,7 +309,7 @@ class Translator:
         line: str,
         sources: list[list[int]],
         found: list[list[Hypothesis]],
-        attention: bool,
+        weights: Sequence[Tensor | None],
     ) -> Translation:
         if not sources:
             return Translation(line, "", 0.0, 0, (("", 0.0),))
@@ -314,19 +326,27 @@ class Translator:
                 tuple(self.tokenizer.pieces(ids)),
                 tuple(self.tokenizer.pieces(part[0].ids)),
                 part[0].token_log_probs,
-                self._attention(ids, part[0].ids) if attention else None,
+                attention,
             )
-            for ids, part in zip(sources, found, strict=True)
+            for ids, part, attention in zip(sources, found, weights, strict=True)
         )
         if any(math.isnan(part[0].score) for part in found):
             log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
         tokens = sum(len(part[0].ids) + 1 for part in found)
         return Translation(line, n_best[0][0], n_best[0][1], tokens, n_best, parts)
 
-    @torch.inference_mode()
-    def _attention(self, source: list[int], output: list[int]) -> Tensor:
-        """[N, h, T, S], of the first model of an ensemble."""
-        return self.decoders[0].attention(self._pad([source]), [output], BOS)[0]
+    def _attention(
+        self, sources: list[list[int]], outputs: list[list[int]], batch_size: int
+    ) -> list[Tensor]:
+        """[N, h, T, S] for each source and its output, of the first model of an ensemble."""
+
+        @torch.inference_mode()  # which is a thread's own, so not around _run
+        def look(batch: list[int]) -> list[Tensor]:
+            src = self._pad([sources[i] for i in batch])
+            return self.decoders[0].attention(src, [outputs[i] for i in batch], BOS)
+
+        lengths = [max(len(a), len(b)) + 1 for a, b in zip(sources, outputs, strict=True)]
+        return self._run(look, lengths, 1, batch_size, None)
 
     def _texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.

@@ -24,7 +24,8 @@ from test_search import (
 )
 
 import mt.search
-from mt.search import Ensemble, SearchOptions, score, search
+from mt.inference import Ensemble
+from mt.search import SearchOptions, score, search
 
 
 class Rules:

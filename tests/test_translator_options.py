@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 from mt import checkpoint, phrasebook
 from mt import tokenizer as tokenizers
 from mt.batching import BOS, EOS
+from mt.inference import Decoder
 from mt.search import SearchOptions
 from mt.tokenizer import Tokenizer
 from mt.translator import Translation, Translator
@@ -260,6 +262,15 @@ def test_a_pair_beyond_the_length_of_training_is_scored_with_a_warning(
     assert "a line of 100 tokens is scored, longer than the 80" in caplog.text
 
 
+def test_log_p_is_the_sum_over_the_parts_of_a_line(babbling: Translator) -> None:
+    lines = [*LINES[:3], " ".join(LINES[3:6]), ""]
+    results = babbling.translate(lines, split=True, alpha=0.0)
+    assert [len(result.parts) for result in results] == [1, 1, 1, 3, 0]
+    for result in results:  # without a length penalty a score is the mean of log P
+        assert result.log_prob == pytest.approx(result.score * len(result.parts), abs=1e-4)
+    assert results[-1].log_prob == 0
+
+
 # Minimum Bayes risk
 
 
@@ -305,10 +316,14 @@ def by_hand(translator: Translator, source: list[int], output: list[int]) -> np.
     model = babbler(translator.tokenizer.vocab_size)
     found: list[Tensor] = []
 
+    def heads(x: Tensor, positions: int) -> Tensor:  # whatever padding the model has behind them
+        rows = x.flatten(0, -2)[:positions]
+        return rows.unflatten(1, (model.config["h"], -1)).transpose(0, 1)
+
     def watch(module: torch.nn.Module, inputs: tuple, _: object) -> None:
         x, memory = inputs[:2]
-        Q = module.W_Q(x)[0].unflatten(1, (module.h, -1)).transpose(0, 1)
-        K = module.W_KV(memory).chunk(2, dim=-1)[0][0].unflatten(1, (module.h, -1)).transpose(0, 1)
+        Q = heads(module.W_Q(x), len(output) + 1)
+        K = heads(module.W_KV(memory).chunk(2, dim=-1)[0], len(source) + 1)
         found.append((Q @ K.transpose(1, 2) / math.sqrt(Q.shape[2])).softmax(dim=2))
 
     for layer in model.decoder:
@@ -335,6 +350,32 @@ def test_attention_comes_only_on_request_and_changes_nothing(babbling: Translato
     plain = babbling.translate(LINES)
     assert all(part.attention is None for result in plain for part in result.parts)
     assert_same(babbling.translate(LINES, attention=True), plain)
+
+
+@pytest.mark.parametrize(("models", "workers"), [(1, 1), (1, 3), (2, 1)])
+def test_attention_is_the_same_alone_and_in_batches(
+    bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch, models: int, workers: int
+) -> None:
+    sizes: list[int] = []
+
+    def watched(self: Decoder, src: Tensor, *arguments: Any) -> list[Tensor]:
+        sizes.append(len(src))
+        return attention(self, src, *arguments)
+
+    attention = Decoder.attention
+    monkeypatch.setattr(Decoder, "attention", watched)
+    babblers = [babbler(bpe.vocab_size, seed) for seed in range(models)]
+    translator = Translator(babblers, bpe, 80, workers=workers)
+    lines = [*LINES, "", " ".join(LINES), "A door"]  # one of them in several parts
+    options = SearchOptions(beam_size=2, attention=True, max_length=15)
+    together, alone = (translator.translate(lines, options, batch_size=n) for n in (9, 1))
+    assert_same(together, alone)
+    batched = sizes[: -sum(len(result.parts) for result in alone)]
+    assert len(together[-2].parts) > 1
+    assert 1 < max(batched) <= 9
+    for one, other in zip(together, alone, strict=True):
+        for part, same in zip(one.parts, other.parts, strict=True):
+            torch.testing.assert_close(part.attention, same.attention, atol=1e-5, rtol=0)
 
 
 def test_parts_tell_the_pieces(babbling: Translator) -> None:
