@@ -1,6 +1,6 @@
 """Batches by token budget: which sentences go together, in what order, and as which tensors.
 
-Shapes: B sentences, S source length, T target length, n target positions that are not padding.
+Shapes: B sentences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,34 +11,26 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from mt.packing import Packed, pack
+
 PAD, BOS, EOS = 0, 2, 3  # as in mt.tokenizer
 
 
 class Batch(NamedTuple):
-    """Sentence pairs as the training step wants them; the counts leave padding out."""
+    """Sentence pairs as the training step wants them."""
 
-    src: Tensor  # [B, S] ids, each ending in eos
-    tgt: Tensor  # [B, T] ids shifted right, each beginning with bos
-    positions: Tensor  # [n] where the real positions lie in the flattened [B * T]
-    labels: Tensor  # [n] the ids to predict there, each sentence ending in eos
-    src_tokens: int
-    tgt_tokens: int
+    src: Packed  # each sentence ending in eos
+    tgt: Packed  # shifted right, each sentence beginning with bos
+    labels: Tensor  # [tgt.tokens] the ids to predict, each sentence ending in eos
 
 
 def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
-    """Ids of B pairs, without special ids -> one padded Batch."""
-    src = pad([np.append(source, EOS) for source in sources])
-    tgt = pad([np.append(BOS, target) for target in targets])
-    labels = torch.from_numpy(np.concatenate([np.append(t, EOS) for t in targets]).astype(np.int64))
-    lengths = torch.tensor([len(target) + 1 for target in targets])
-    real = torch.arange(tgt.shape[1]) < lengths[:, None]
+    """Ids of B pairs, without special ids -> one Batch."""
+    labels = np.concatenate([np.append(target, EOS) for target in targets], dtype=np.int64)
     return Batch(
-        src=src,
-        tgt=tgt,
-        positions=real.flatten().nonzero()[:, 0],
-        labels=labels,
-        src_tokens=sum(len(source) + 1 for source in sources),
-        tgt_tokens=len(labels),
+        src=pack(pad([np.append(source, EOS) for source in sources])),
+        tgt=pack(pad([np.append(BOS, target) for target in targets])),
+        labels=torch.from_numpy(labels),
     )
 
 

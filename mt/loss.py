@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Logits held at a time: small enough for a CPU's cache, large enough to keep a GPU busy.
-_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}
+_BLOCK = 4096  # rows of the weight's gradient that are made at a time in bfloat16
 
 
 def smoothed_cross_entropy(
@@ -19,8 +18,9 @@ def smoothed_cross_entropy(
 
     states [n, d_model] times weight [V, d_model] are the logits; targets [n] the ids to predict.
     The target distribution gives 1 - eps_ls to the id and spreads eps_ls over all V (Szegedy et
-    al. 2016, which 5.4 cites). Only the first sum carries gradients. The gradients are made
-    beside the loss, chunk by chunk, in float32 whatever the precision of the products.
+    al. 2016, which 5.4 cites). Only the first sum carries gradients, and backward can be taken
+    once. The gradients are made beside the loss, chunk by chunk; softmax, loss and sums are in
+    float32 (float64 for float64) whatever the precision of the products.
 
     Raises ValueError when eps_ls is outside [0, 1).
     """
@@ -37,7 +37,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, eps_ls: float, grads: bool
     ) -> tuple[Tensor, Tensor]:
-        V = weight.shape[0]
+        n, V = len(targets), len(weight)
         device = states.device.type
         if torch.is_autocast_enabled(device):
             product_dtype = torch.get_autocast_dtype(device)
@@ -51,28 +51,58 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=sum_dtype) if with_grad else None
         loss = torch.zeros((), dtype=sum_dtype, device=states.device)
         nll = torch.zeros_like(loss)
-        rows = max(1, _ELEMENTS.get(device, 2**27) // V)
+        rows = _rows(weight)
+        chunk = torch.empty(min(n, rows), V, dtype=sum_dtype, device=states.device)
         with torch.autocast(device, enabled=False):
-            for start in range(0, len(targets), rows):
+            for start in range(0, n, rows):
                 x, target = X[start : start + rows], targets[start : start + rows, None]
-                logits = (x @ W.T).to(sum_dtype)
-                log_Z = logits.logsumexp(dim=-1, keepdim=True)
-                gold = log_Z - logits.gather(1, target)
-                loss += (1 - eps_ls) * gold.sum() + eps_ls * (log_Z.sum() - logits.sum() / V)
-                nll += gold.sum()
+                log_P = chunk[: len(x)]
+                if product_dtype == sum_dtype:
+                    torch.mm(x, W.T, out=log_P)
+                else:
+                    log_P.copy_(x @ W.T)
+                torch.log_softmax(log_P, dim=-1, out=log_P)
+                gold = log_P.gather(1, target)
+                loss -= (1 - eps_ls) * gold.sum() + eps_ls / V * log_P.sum()
+                nll -= gold.sum()
                 if grad_states is not None and grad_weight is not None:
                     # d loss / d logits = softmax - smoothed target distribution
-                    grad = logits.sub_(log_Z).exp_().sub_(eps_ls / V)
+                    grad = log_P.exp_().sub_(eps_ls / V)
                     grad.scatter_add_(1, target, torch.full_like(gold, eps_ls - 1))
                     grad = grad.to(product_dtype)
                     grad_states[start : start + rows] = grad @ W
-                    grad_weight += grad.T @ x
-        if grad_states is not None:
-            ctx.save_for_backward(grad_states, grad_weight)
+                    _add_product(grad_weight, grad.T, x)
+        if with_grad:
+            ctx.grads = grad_states, grad_weight
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grad_loss, grad_weight * grad_loss, None, None, None
+        if ctx.grads is None:
+            raise RuntimeError("the gradients of smoothed_cross_entropy can be taken once only")
+        grad_states, grad_weight = ctx.grads
+        ctx.grads = None
+        return grad_states.mul_(grad_loss), grad_weight.mul_(grad_loss), None, None, None
+
+
+def _rows(weight: Tensor) -> int:
+    """How many positions' logits to make at a time.
+
+    On a CPU they are as large as the weight; with fewer, reading it again and again would count.
+    A GPU must be kept busy.
+    """
+    V, d_model = weight.shape
+    return d_model if weight.device.type == "cpu" else max(1, 2**27 // V)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a @ b, where total may be of a higher precision than the product."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    elif total.device.type == "cpu":
+        # A sum of two precisions makes a copy of the lower one in the higher.
+        for i in range(0, len(total), _BLOCK):
+            total[i : i + _BLOCK] += a[i : i + _BLOCK] @ b
+    else:
+        total += a @ b

@@ -1,6 +1,10 @@
 """The Transformer of *Attention Is All You Need* (Vaswani et al. 2017), section 3, top to bottom.
 
-Shapes: B sentences, S source length, T target length, V vocabulary, h heads, d_k = d_model / h.
+The positions of a batch lie one behind the other, without padding (``mt.packing``); attention
+alone has them laid out as sentences.
+
+Shapes: B sentences, S source length, T target length, n source rows, m target rows, V vocabulary,
+h heads, d_k = d_model / h.
 """
 
 import math
@@ -8,6 +12,9 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from mt.dropout import Dropout
+from mt.packing import Heads, Packed, pack
 
 
 class Transformer(nn.Module):
@@ -39,12 +46,11 @@ class Transformer(nn.Module):
             "h": h,
             "P_drop": P_drop,
         }
-        self.d_model = d_model
-        self.pad_id = pad_id
+        self.d_model, self.h, self.pad_id = d_model, h, pad_id
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
-        self.dropout = nn.Dropout(P_drop)
-        self.encoder = nn.ModuleList(EncoderLayer(d_model, d_ff, h, P_drop) for _ in range(N))
-        self.decoder = nn.ModuleList(DecoderLayer(d_model, d_ff, h, P_drop) for _ in range(N))
+        self.dropout = Dropout(P_drop)
+        self.encoder = nn.ModuleList(EncoderLayer(d_model, d_ff, P_drop) for _ in range(N))
+        self.decoder = nn.ModuleList(DecoderLayer(d_model, d_ff, P_drop) for _ in range(N))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -68,71 +74,77 @@ class Transformer(nn.Module):
             self.embedding.weight[self.pad_id].zero_()
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V]."""
-        return self.project(self.decode(tgt, self.encode(src), src))
+        """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V].
 
-    def encode(self, src: Tensor) -> Tensor:
-        """Source ids [B, S], ending in eos and padded behind -> memory [B, S, d_model] (3.1)."""
-        mask = self._source_mask(src)
-        x = self._embed(src)
-        for layer in self.encoder:
-            x = layer(x, mask)
-        return x
-
-    def decode(self, tgt: Tensor, memory: Tensor, src: Tensor) -> Tensor:
-        """Target ids [B, T], memory [B, S, d_model], source ids [B, S] -> states [B, T, d_model].
-
-        Position i sees targets up to i alone (3.1). Padding behind a target needs no mask: no
-        real position looks ahead to it.
+        Both are padded behind; the logits there mean nothing.
         """
-        source_mask = self._source_mask(src)
-        x = self._embed(tgt)
-        for layer in self.decoder:
-            x = layer(x, memory, source_mask)
+        target = pack(tgt, self.pad_id)
+        states = self.states(pack(src, self.pad_id), target)
+        return self.project(F.pad(states, (0, 0, 0, 1)))[target.rows]
+
+    def states(self, src: Packed, tgt: Packed) -> Tensor:
+        """Source ids, target ids shifted right -> the decoder's states [tgt.tokens, d_model].
+
+        A source sentence ends in eos. Position i of a target sees those up to i alone (3.1).
+        """
+        source, target = Heads(src, self.h), Heads(tgt, self.h)
+        ids, positions = (torch.cat(both) for both in zip(src[:2], tgt[:2], strict=True))
+        # One look-up for both sides, because its gradient is as large as the matrix.
+        x, y = self.embed(ids, positions).split((len(src.ids), len(tgt.ids)))
+        memory = self.encode(x, source)
+        return self.decode(y, memory, source, target)[: tgt.tokens]
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids [n], their positions [n] -> [n, d_model]: embeddings times sqrt(d_model), plus
+        positional encodings (3.4, 3.5), then dropout (5.4)."""
+        encoding = positional_encoding(positions, self.d_model).to(self.embedding.weight.dtype)
+        return self.dropout(encoding.add(self.embedding(ids), alpha=math.sqrt(self.d_model)))
+
+    def encode(self, x: Tensor, source: Heads) -> Tensor:
+        """Embedded source [n, d_model] -> memory [n, d_model] (3.1)."""
+        for layer in self.encoder:
+            x = layer(x, source)
         return x
+
+    def decode(self, y: Tensor, memory: Tensor, source: Heads, target: Heads) -> Tensor:
+        """Embedded target [m, d_model], memory [n, d_model] -> states [m, d_model] (3.1)."""
+        for layer in self.decoder:
+            y = layer(y, memory, source, target)
+        return y
 
     def project(self, states: Tensor) -> Tensor:
         """States [..., d_model] -> logits [..., V], by the embedding matrix (3.4)."""
         return F.linear(states, self.embedding.weight)
 
-    def _source_mask(self, src: Tensor) -> Tensor:
-        return (src != self.pad_id)[:, None, None, :]  # [B, 1, 1, S], True where a key counts
-
-    def _embed(self, ids: Tensor) -> Tensor:
-        """3.4 and 3.5: embeddings times sqrt(d_model), plus positions, then dropout (5.4)."""
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        x = self.embedding(ids) * math.sqrt(self.d_model)
-        return self.dropout(x + positional_encoding(positions, self.d_model).to(x.dtype))
-
 
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each inside Add & Norm (3.1)."""
 
-    def __init__(self, d_model: int, d_ff: int, h: int, P_drop: float) -> None:
+    def __init__(self, d_model: int, d_ff: int, P_drop: float) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model, h)
+        self.self_attention = SelfAttention(d_model)
         self.feed_forward = FeedForward(d_model, d_ff)
         self.add_norm = nn.ModuleList(AddNorm(d_model, P_drop) for _ in range(2))
 
-    def forward(self, x: Tensor, source_mask: Tensor) -> Tensor:
-        x = self.add_norm[0](x, self.self_attention(x, mask=source_mask))
+    def forward(self, x: Tensor, source: Heads) -> Tensor:
+        x = self.add_norm[0](x, self.self_attention(x, source))
         return self.add_norm[1](x, self.feed_forward(x))
 
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the memory, feed-forward, each in Add & Norm (3.1)."""
 
-    def __init__(self, d_model: int, d_ff: int, h: int, P_drop: float) -> None:
+    def __init__(self, d_model: int, d_ff: int, P_drop: float) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model, h)
-        self.cross_attention = CrossAttention(d_model, h)
+        self.self_attention = SelfAttention(d_model)
+        self.cross_attention = CrossAttention(d_model)
         self.feed_forward = FeedForward(d_model, d_ff)
         self.add_norm = nn.ModuleList(AddNorm(d_model, P_drop) for _ in range(3))
 
-    def forward(self, x: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        x = self.add_norm[0](x, self.self_attention(x, causal=True))
-        x = self.add_norm[1](x, self.cross_attention(x, memory, source_mask))
-        return self.add_norm[2](x, self.feed_forward(x))
+    def forward(self, y: Tensor, memory: Tensor, source: Heads, target: Heads) -> Tensor:
+        y = self.add_norm[0](y, self.self_attention(y, target, causal=True))
+        y = self.add_norm[1](y, self.cross_attention(y, memory, source, target))
+        return self.add_norm[2](y, self.feed_forward(y))
 
 
 class AddNorm(nn.Module):
@@ -141,10 +153,10 @@ class AddNorm(nn.Module):
     def __init__(self, d_model: int, P_drop: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(P_drop)
+        self.dropout = Dropout(P_drop)
 
     def forward(self, x: Tensor, sublayer: Tensor) -> Tensor:
-        return self.norm(x + self.dropout(sublayer))
+        return self.norm(self.dropout(sublayer, residual=x))
 
 
 def attention(
@@ -155,7 +167,21 @@ def attention(
     Q [B, h, T, d_k], K and V [B, h, S, d_k] -> [B, h, T, d_k]. ``mask`` is True where a query may
     look at a key, ``causal`` lets query i look at keys 0..i.
     """
-    return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
+    if Q.device.type != "cpu":
+        return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
+    # In three steps: on a CPU the fused kernel is slower, in bfloat16 ten times.
+    (B, h, T, d_k), S = Q.shape, K.shape[2]
+    if causal:
+        mask = torch.ones(1, T, S, dtype=torch.bool).tril()
+    elif mask is not None:
+        mask = mask.expand(B, h, -1, S).flatten(0, 1)
+    else:
+        mask = torch.ones(1, 1, 1, dtype=torch.bool)
+    bias = torch.zeros(mask.shape, dtype=Q.dtype).masked_fill_(~mask, -math.inf)
+    Q, K, V = Q.flatten(0, 1), K.flatten(0, 1), V.flatten(0, 1)
+    scores = torch.baddbmm(bias, Q, K.transpose(1, 2), alpha=d_k**-0.5)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(Q.dtype, torch.float32))
+    return torch.bmm(weights.to(V.dtype), V).view(B, h, T, -1)
 
 
 class SelfAttention(nn.Module):
@@ -164,32 +190,31 @@ class SelfAttention(nn.Module):
     W_Q, W_K and W_V of all heads are stacked in one matrix, so that one product makes them all.
     """
 
-    def __init__(self, d_model: int, h: int) -> None:
+    def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.h = h
         self.W_QKV = nn.Linear(d_model, 3 * d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        Q, K, V = (_split_heads(part, self.h) for part in self.W_QKV(x).chunk(3, dim=-1))
-        return self.W_O(_merge_heads(attention(Q, K, V, mask, causal)))
+    def forward(self, x: Tensor, heads: Heads, causal: bool = False) -> Tensor:
+        """x [n, d_model] -> [n, d_model]; without ``causal`` a position sees its whole sentence."""
+        Q, K, V = heads.split(self.W_QKV(x), parts=3)
+        return self.W_O(heads.merge(attention(Q, K, V, None if causal else heads.mask, causal)))
 
 
 class CrossAttention(nn.Module):
     """Multi-head attention of the decoder over the encoder's output (3.2.3)."""
 
-    def __init__(self, d_model: int, h: int) -> None:
+    def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.h = h
         self.W_Q = nn.Linear(d_model, d_model, bias=False)
         self.W_KV = nn.Linear(d_model, 2 * d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """x [B, T, d_model], memory [B, S, d_model] -> [B, T, d_model]."""
-        Q = _split_heads(self.W_Q(x), self.h)
-        K, V = (_split_heads(part, self.h) for part in self.W_KV(memory).chunk(2, dim=-1))
-        return self.W_O(_merge_heads(attention(Q, K, V, source_mask)))
+    def forward(self, y: Tensor, memory: Tensor, source: Heads, target: Heads) -> Tensor:
+        """y [m, d_model], memory [n, d_model] -> [m, d_model]."""
+        (Q,) = target.split(self.W_Q(y), parts=1)
+        K, V = source.split(self.W_KV(memory), parts=2)
+        return self.W_O(target.merge(attention(Q, K, V, source.mask)))
 
 
 class FeedForward(nn.Module):
@@ -201,7 +226,7 @@ class FeedForward(nn.Module):
         self.W_2 = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.W_2(F.relu(self.W_1(x)))
+        return self.W_2(F.relu(self.W_1(x), inplace=True))
 
 
 def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
@@ -212,15 +237,6 @@ def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
     two_i = torch.arange(0, d_model, 2, device=positions.device)
     angles = positions[:, None] * torch.exp(two_i * (-math.log(10000.0) / d_model))
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
-
-
-def _split_heads(x: Tensor, h: int) -> Tensor:
-    B, T, d_model = x.shape
-    return x.view(B, T, h, d_model // h).transpose(1, 2)  # [B, h, T, d_k]
-
-
-def _merge_heads(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(2)  # [B, T, d_model]
 
 
 def _check(P_drop: float, **sizes: int) -> None:

@@ -84,6 +84,11 @@ class TranslationModule(pl.LightningModule):
         self._last: _Step | None = None
         self._validation = torch.zeros(3, dtype=torch.float64)
 
+    def compile_layers(self) -> None:
+        """Have torch.compile make code for the layers, for matrices of any size at once."""
+        for layer in (*self.model.encoder, *self.model.decoder):
+            layer.compile(dynamic=True)
+
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # What dropout draws follows from (seed, batch, rank), so that a resumed run repeats it.
         data = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -93,20 +98,16 @@ class TranslationModule(pl.LightningModule):
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sums over the batch's target tokens: smoothed loss and plain NLL, in nats."""
-        states = self.model.decode(batch.tgt, self.model.encode(batch.src), batch.src)
-        return smoothed_cross_entropy(
-            states.flatten(0, 1).index_select(0, batch.positions),
-            self.model.embedding.weight,
-            batch.labels,
-            self.eps_ls,
-        )
+        states = self.model.states(batch.src, batch.tgt)
+        weight = self.model.embedding.weight
+        return smoothed_cross_entropy(states, weight, batch.labels, self.eps_ls)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, nll = self._losses(batch)
         self._batches.append(batch)
         self._sums.append(loss.detach())
-        self.log("train_loss", loss.detach() / batch.tgt_tokens)
-        self.log("train_nll", nll / batch.tgt_tokens)
+        self.log("train_loss", loss.detach() / batch.tgt.tokens)
+        self.log("train_nll", nll / batch.tgt.tokens)
         # A sum over tokens, which Lightning would divide by the micro-batches of a step:
         # the step's gradients are divided once, by all its tokens, when they are complete.
         return loss * self.trainer.accumulate_grad_batches
@@ -117,9 +118,9 @@ class TranslationModule(pl.LightningModule):
         The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks.
         Raises Diverged.
         """
-        tokens = sum(batch.tgt_tokens for batch in self._batches)
-        totals = torch.tensor([tokens, self.stop_requested, 0.0], device=self.device)
-        totals[2] = torch.stack(self._sums).sum()
+        tokens = self._number(sum(batch.tgt.tokens for batch in self._batches))
+        loss = torch.stack(self._sums).sum()
+        totals = torch.stack((tokens, self._number(self.stop_requested), loss))
         if self.trainer.world_size > 1:
             dist.all_reduce(totals)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
@@ -133,6 +134,15 @@ class TranslationModule(pl.LightningModule):
         self._last = _Step(number, totals, self._batches, self._sums)
         self._batches, self._sums = [], []
 
+    def _number(self, value: float) -> Tensor:
+        """On the device, without the wait for it that a copy from here would be."""
+        return torch.full((), value, dtype=torch.float32, device=self.device)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, closure: Any) -> None:  # type: ignore[override]
+        super().optimizer_step(epoch, batch_idx, optimizer, closure)
+        # Now, not behind the next forward pass as Lightning does: it needs the memory.
+        optimizer.zero_grad()
+
     def _check_loss(self) -> None:
         if self._last is None or math.isfinite(self._last.totals[2].item()):
             return
@@ -145,8 +155,10 @@ class TranslationModule(pl.LightningModule):
         raise Diverged("the loss is not a finite number", self._last.number, pairs)
 
     def _texts(self, batch: Batch) -> list[tuple[str, str]]:
-        decode = self.tokenizer.decode
-        return list(zip(decode(batch.src.tolist()), decode(batch.tgt.tolist()), strict=True))
+        src, tgt = (
+            self.tokenizer.decode(side.padded().tolist()) for side in (batch.src, batch.tgt)
+        )
+        return list(zip(src, tgt, strict=True))
 
     def check_finite(self) -> None:
         """Raise Diverged, on all ranks, when the last step or the weights are not worth saving."""
@@ -157,14 +169,14 @@ class TranslationModule(pl.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         (scheduler,) = (config.scheduler for config in self.trainer.lr_scheduler_configs)
-        self.log("learning_rate", scheduler.get_last_lr()[0])
+        self.log("learning_rate", self._number(float(scheduler.get_last_lr()[0])))
 
     def on_validation_epoch_start(self) -> None:
         self._validation = torch.zeros(3, dtype=torch.float64)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         loss, nll = self._losses(batch)
-        self._validation += torch.tensor([float(loss), float(nll), batch.tgt_tokens])
+        self._validation += torch.tensor([float(loss), float(nll), batch.tgt.tokens])
 
     def on_validation_epoch_end(self) -> None:
         """Loss and perplexity over all ranks' tokens, and BLEU of real translations.

@@ -43,7 +43,7 @@ class Progress(pl.Callback):
         now = time.perf_counter()
         self.time += now - self.clock
         self.clock = now
-        self.tokens += (batch.src_tokens + batch.tgt_tokens) * trainer.world_size
+        self.tokens += (batch.src.tokens + batch.tgt.tokens) * trainer.world_size
         self.bar.update(trainer.global_step - self.bar.n)
         every = 1.0 if not self.bar.disable else self.seconds
         if now - self.mark >= every or trainer.global_step == self.total:

@@ -31,7 +31,7 @@ from mt.datamodule import TranslationData
 from mt.ending import Interruption, explain, kill_ranks, kill_workers
 from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
-from mt.processes import end_with_parent
+from mt.processes import end_with_parent, keep_memory
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
 from mt.saving import NEVER, Saving, WholeFiles
@@ -138,9 +138,11 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     _check_numbers(cfg)
     resume = resume_path(run_dir, None if cfg.ckpt is None else str(cfg.ckpt))
     cleaning = Cleaning(**_plain(cfg.data.clean))
+    shape = _plain(cfg.model)
+    compiled = shape.pop("compile")
     options = _plain(cfg.training)
     options |= {
-        "model": _plain(cfg.model),
+        "model": shape,
         "seed": cfg.seed,
         "max_length": cleaning.max_length or 256,
         "languages": [str(cfg.data.src), str(cfg.data.tgt)],
@@ -168,6 +170,8 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     )
     pl.seed_everything(cfg.seed, verbose=False)
     module = TranslationModule(tok, **options)
+    if compiled:
+        module.compile_layers()
     data = make_data(cfg, source, tok, max_tokens)
     if resume is not None:
         _check_resume(resume, module, cfg)
@@ -266,6 +270,7 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
         _open(cfg, run, run_dir)
     if resume is not None:
         log.info(f"resuming from {resume}")
+    keep_memory()
     try:
         with interruption.listening(trainer, module):
             trainer.fit(module, data, ckpt_path=resume)

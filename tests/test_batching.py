@@ -37,40 +37,37 @@ def test_collate_by_hand() -> None:
     sources = [np.array([5, 6, 7]), np.array([8])]
     targets = [np.array([9]), np.array([10, 11])]
     batch = collate(sources, targets)
-    assert batch.src.tolist() == [[5, 6, 7, 3], [8, 3, 0, 0]]
-    assert batch.tgt.tolist() == [[2, 9, 0], [2, 10, 11]]
-    assert batch.positions.tolist() == [0, 1, 3, 4, 5]
+    assert batch.src.padded().tolist() == [[5, 6, 7, 3], [8, 3, 0, 0]]
+    assert batch.tgt.padded().tolist() == [[2, 9, 0], [2, 10, 11]]
+    assert batch.tgt.ids[:5].tolist() == [2, 9, 2, 10, 11]
     assert batch.labels.tolist() == [9, 3, 10, 11, 3]
-    assert (batch.src_tokens, batch.tgt_tokens) == (6, 5)
+    assert (batch.src.tokens, batch.tgt.tokens) == (6, 5)
 
 
 def test_collate_empty_sides_are_their_special_ids() -> None:
     none = np.array([], dtype=np.int32)
     batch = collate([none, np.array([5, 6])], [np.array([7]), none])
-    assert batch.src.tolist() == [[3, 0, 0], [5, 6, 3]]
-    assert batch.tgt.tolist() == [[2, 7], [2, 0]]
-    assert batch.positions.tolist() == [0, 1, 2]
+    assert batch.src.padded().tolist() == [[3, 0, 0], [5, 6, 3]]
+    assert batch.tgt.padded().tolist() == [[2, 7], [2, 0]]
     assert batch.labels.tolist() == [7, 3, 3]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64])
 def test_collate_makes_int64_of_any_integer(dtype: type) -> None:
     batch = collate([np.array([5], dtype)], [np.array([6, 7], dtype)])
-    assert {t.dtype for t in batch[:4]} == {torch.int64}
+    assert {t.dtype for t in (*batch.src[:4], *batch.tgt[:4], batch.labels)} == {torch.int64}
     assert batch.labels.tolist() == [6, 7, 3]
 
 
-def test_collate_positions_pick_each_targets_own_labels() -> None:
-    """What training relies on: flattened targets at ``positions``, moved by one, are labels."""
+def test_a_row_of_the_packed_targets_predicts_the_label_in_its_place() -> None:
+    """What training relies on: each sentence's ids, moved by one, are its labels."""
     rng = np.random.default_rng(0)
     targets = [rng.integers(4, 100, n) for n in rng.integers(0, 9, 20)]
     batch = collate(targets, targets)
-    inputs = batch.tgt.flatten()[batch.positions].tolist()
     labels = batch.labels.tolist()
-    rows = (batch.positions // batch.tgt.shape[1]).tolist()
-    for row, target in enumerate(targets):
-        mine = [i for i, r in enumerate(rows) if r == row]
-        assert [inputs[i] for i in mine] == [2, *target]
+    for row, target in zip(batch.tgt.rows.tolist(), targets, strict=True):
+        mine = row[: len(target) + 1]
+        assert batch.tgt.ids[mine].tolist() == [2, *target]
         assert [labels[i] for i in mine] == [*target, 3]
 
 

@@ -74,6 +74,7 @@ def test_there_is_something_to_choose() -> None:
 )
 def test_every_combination_composes(data: str, model: str) -> None:
     cfg = resolved("train", f"data={data}", f"model={model}")
+    assert cfg["model"].pop("compile") is False  # the only key that is not the Transformer's
     Transformer(**{**cfg["model"], "vocab_size": 8, "N": 1, "d_ff": 8})
     Cleaning(**cfg["data"]["clean"])
     sources.make_source(cfg["data"])
@@ -150,7 +151,7 @@ def test_every_value_has_a_comment_with_words(path: Path) -> None:
 @pytest.mark.parametrize("model", members("model"))
 def test_model_keys_are_the_transformers(model: str) -> None:
     keys = set(resolved("train", f"model={model}")["model"])
-    assert keys == parameters(Transformer) - {"vocab_size", "pad_id"}
+    assert keys - {"compile"} == parameters(Transformer) - {"vocab_size", "pad_id"}
 
 
 def test_training_keys_are_the_modules() -> None:
@@ -183,7 +184,8 @@ def test_trainer_keys_are_lightnings() -> None:
 
 def test_the_defaults_are_the_papers() -> None:
     cfg = resolved("train")
-    assert cfg["model"] == {"N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "P_drop": 0.1}
+    base = {"N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "P_drop": 0.1}
+    assert cfg["model"] == {**base, "compile": False}
     assert cfg["training"] == {
         "eps_ls": 0.1,
         "warmup_steps": 4000,
@@ -208,7 +210,8 @@ def test_numbers_are_numbers() -> None:
 
 def test_big_is_the_papers() -> None:
     cfg = resolved("train", "model=big")
-    assert cfg["model"] == {"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3}
+    big = {"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3}
+    assert cfg["model"] == {**big, "compile": False}
 
 
 @pytest.mark.parametrize(

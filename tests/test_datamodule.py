@@ -30,7 +30,7 @@ def data(bpe: Tokenizer, folder: Path, rank: int = 0, world_size: int = 1, **cha
 
 
 def sentences(batch: Batch) -> list[tuple[int, ...]]:
-    return [tuple(row[row != 0].tolist()) for row in batch.src]
+    return [tuple(row[row != 0].tolist()) for row in batch.src.padded()]
 
 
 def test_an_epoch_gives_every_training_pair_once(bpe: Tokenizer, tmp_path: Path) -> None:
@@ -41,10 +41,10 @@ def test_an_epoch_gives_every_training_pair_once(bpe: Tokenizer, tmp_path: Path)
     texts = [source for source, _ in phrasebook.load("train")[:150]]
     assert found == sorted((*ids, EOS) for ids in bpe.encode(texts))
     for batch in batches:
-        assert batch.src.numel() <= 200
-        assert batch.tgt.numel() <= 200
-        assert batch.src_tokens == (batch.src != 0).sum()
-        assert batch.tgt_tokens == len(batch.labels)
+        for side in (batch.src, batch.tgt):
+            assert side.rows.numel() <= 200
+            assert side.tokens == (side.ids != 0).sum()
+        assert batch.tgt.tokens == len(batch.labels)
 
 
 def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) ->
     for workers in (0, 2):
         module = data(bpe, tmp_path, workers=workers)
         module.setup("fit")
-        found.append([batch.src for batch in module.train_dataloader()])
+        found.append([batch.src.ids for batch in module.train_dataloader()])
     assert len(found[0]) == len(found[1])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
@@ -73,12 +73,12 @@ def test_a_resumed_run_goes_on_behind_the_batches_it_has_seen(
 ) -> None:
     first = data(bpe, tmp_path)
     first.setup("fit")
-    batches = [batch.src for batch in first.train_dataloader()]
+    batches = [batch.src.ids for batch in first.train_dataloader()]
     first.batches_seen = 3
     resumed = data(bpe, tmp_path)
     resumed.setup("fit")
     resumed.load_state_dict(first.state_dict())
-    rest = [batch.src for batch in resumed.train_dataloader()]
+    rest = [batch.src.ids for batch in resumed.train_dataloader()]
     assert len(rest) == len(batches) - 3
     assert all(torch.equal(one, other) for one, other in zip(rest, batches[3:], strict=True))
 

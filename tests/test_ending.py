@@ -137,7 +137,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
     def losses(self: TranslationModule, batch: Any) -> Any:
         loss, nll = original(self, batch)
         if self.training and self.trainer.global_step == step - 1 and not poisoned:
-            poisoned.extend(self.tokenizer.decode(batch.src.tolist()))
+            poisoned.extend(self.tokenizer.decode(batch.src.padded().tolist()))
             return loss * float("nan"), nll
         return loss, nll
 

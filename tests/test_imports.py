@@ -16,8 +16,10 @@ PACKAGE = Path(mt.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "tokenizer": set(),
     "phrasebook": set(),
-    "batching": set(),
-    "model": set(),
+    "packing": set(),
+    "batching": {"packing"},
+    "dropout": set(),
+    "model": {"dropout", "packing"},
     "loss": set(),
     "schedule": set(),
     "search": set(),
@@ -77,7 +79,7 @@ CONFINED: dict[str, set[str]] = {
     "datasets": {"sources", "corpus"},
 }
 # Room -> the only libraries, beside Python's own, that it may import.
-ONLY = {"model": {"torch"}}
+ONLY = {"model": {"torch"}, "dropout": {"torch"}, "packing": {"torch"}}
 
 
 def imported(source: str, package: str) -> Iterator[str]:

@@ -168,10 +168,10 @@ def test_attention_is_that_of_the_model(monkeypatch):
     monkeypatch.setattr("mt.model.attention", laid_open)
     for b, (ids, weights) in enumerate(zip(outputs, found, strict=True)):
         source = src[b : b + 1, : int((src[b] != PAD).sum())]
-        memory = model.encode(source)
         seen.clear()
-        model.decode(torch.tensor([[BOS, *ids]]), memory, source)
-        wanted = torch.stack([w[0] for w in seen[1::2]])  # self- and cross-attention in turn
+        model(source, torch.tensor([[BOS, *ids]]))
+        decoder = seen[len(model.encoder) :]
+        wanted = torch.stack([w[0] for w in decoder[1::2]])  # self- and cross-attention in turn
         assert weights.shape == (2, 4, len(ids) + 1, source.shape[1])
         assert_close(weights, wanted, atol=1e-5, rtol=1e-5)
         assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))

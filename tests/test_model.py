@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from mt.dropout import Dropout
 from mt.model import (
     AddNorm,
     CrossAttention,
@@ -17,6 +18,7 @@ from mt.model import (
     attention,
     positional_encoding,
 )
+from mt.packing import Heads, Packed, pack
 
 PAD, BOS = 0, 2
 V = 40  # unlike any other size of the tiny model
@@ -41,6 +43,18 @@ def random_ids(*shape):
 
 def padded(rows):
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+def rows_of(x: torch.Tensor, packed: Packed) -> torch.Tensor:
+    """[B, T, ...] -> [n, ...]; what is behind the last sentence is of no account."""
+    return x.flatten(0, 1)[packed.cells]
+
+
+def encode(model, ids):
+    """Source ids [B, S] -> memory [B, S, d_model]."""
+    source = pack(ids)
+    x = model.embed(source.ids, source.positions)
+    return model.encode(x, Heads(source, model.h))[source.rows]
 
 
 def assert_close(actual, expected, atol=1e-5):
@@ -91,12 +105,13 @@ SIZES = pytest.mark.parametrize(
 @SIZES
 def test_encoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
     torch.manual_seed(seed)
-    ours = shaken(EncoderLayer(d_model, d_ff, h, P_drop=0.1))
+    ours = shaken(EncoderLayer(d_model, d_ff, P_drop=0.1))
     x = torch.randn(3, 7, d_model)
     real = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
+    source = pack(real.long())
     oracle = encoder_oracle(ours, d_model, d_ff, h)
     assert_close(
-        ours(x, real[:, None, None, :])[real],
+        ours(rows_of(x, source), Heads(source, h))[source.rows][real],
         oracle(x, src_key_padding_mask=~real)[real],
     )
 
@@ -104,13 +119,15 @@ def test_encoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
 @SIZES
 def test_decoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
     torch.manual_seed(seed)
-    ours = shaken(DecoderLayer(d_model, d_ff, h, P_drop=0.1))
+    ours = shaken(DecoderLayer(d_model, d_ff, P_drop=0.1))
     x, memory = torch.randn(3, 5, d_model), torch.randn(3, 7, d_model)
     real = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
+    source, target = pack(real.long()), pack(torch.ones(3, 5, dtype=torch.long))
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     oracle = decoder_oracle(ours, d_model, d_ff, h)
+    rows = rows_of(x, target), rows_of(memory, source)
     assert_close(
-        ours(x, memory, real[:, None, None, :]),
+        ours(*rows, Heads(source, h), Heads(target, h))[target.rows],
         oracle(x, memory, tgt_mask=future, memory_key_padding_mask=~real),
     )
 
@@ -158,11 +175,13 @@ def test_attention_equals_the_published_calculation_by_hand(worked_examples):
     for name, value in computed.items():
         assert_close(value, torch.tensor(example[name]), atol=example["tolerance"])
 
-    layer = SelfAttention(d_model=3, h=1)  # and the layer puts the same pieces together
+    layer = SelfAttention(d_model=3)  # and the layer puts the same pieces together
     with torch.no_grad():
         layer.W_QKV.weight.copy_(torch.cat((W_Q, W_K, W_V)))
         layer.W_O.weight.copy_(torch.eye(3))
-    assert_close(layer(x[None])[0], torch.tensor(example["output"]), atol=example["tolerance"])
+    sentence = pack(torch.ones(1, len(x), dtype=torch.long))
+    rows = layer(rows_of(x[None], sentence), Heads(sentence, h=1))
+    assert_close(rows[: len(x)], torch.tensor(example["output"]), atol=example["tolerance"])
 
 
 @pytest.mark.parametrize(
@@ -274,7 +293,7 @@ def test_a_source_of_3000_tokens_goes_through():
     assert logits.isfinite().all()
     changed = src.clone()
     changed[0, -1] = 4 if src[0, -1] != 4 else 5
-    assert not torch.equal(model.encode(changed)[0, -1], model.encode(src)[0, -1])
+    assert not torch.equal(encode(model, changed)[0, -1], encode(model, src)[0, -1])
 
 
 # Sizes and the shared matrix.
@@ -319,7 +338,7 @@ def test_embeddings_are_scaled_by_sqrt_d_model_and_logits_are_not():
     model.encoder = nn.ModuleList()  # what remains of encode is the embedding
     ids, E = random_ids(2, 5), model.embedding.weight
     positions = torch.stack([encoding_by_formula(i, 16) for i in range(5)])
-    assert_close(model.encode(ids), E[ids] * 16**0.5 + positions)
+    assert_close(encode(model, ids), E[ids] * 16**0.5 + positions)
     states = torch.randn(2, 5, 16)
     assert_close(model.project(states), states @ E.T)
 
@@ -333,8 +352,9 @@ def test_layers_end_in_their_own_layer_norm_and_no_other_follows(side):
     src, tgt = random_ids(2, 6), random_ids(2, 5)
 
     def output():
-        memory = model.encode(src)
-        return memory if side == "encoder" else model.decode(tgt, memory, src)
+        if side == "encoder":
+            return encode(model, src)
+        return model.states(pack(src), pack(tgt)).view(2, 5, -1)
 
     x = output()  # post-LN: mean 0 and variance 1 at every position, by the default gain and bias
     assert_close(x.mean(dim=-1), torch.zeros(x.shape[:2]))
@@ -352,7 +372,8 @@ def test_layer_norms_are_two_an_encoder_layer_and_three_a_decoder_layer():
 
 def test_dropout_stands_after_each_sublayer_and_after_the_embedding_only():
     model = tiny(N=4, P_drop=0.25)
-    dropouts = {name: m.p for name, m in model.named_modules() if isinstance(m, nn.Dropout)}
+    dropouts = {name: m.P_drop for name, m in model.named_modules() if isinstance(m, Dropout)}
+    assert not any(isinstance(m, nn.Dropout) for m in model.modules())
     expected = {"dropout"}
     expected |= {f"encoder.{n}.add_norm.{i}.dropout" for n in range(4) for i in range(2)}
     expected |= {f"decoder.{n}.add_norm.{i}.dropout" for n in range(4) for i in range(3)}
@@ -361,12 +382,13 @@ def test_dropout_stands_after_each_sublayer_and_after_the_embedding_only():
 
 def test_attention_weights_and_feed_forward_have_no_dropout():
     model = tiny(P_drop=0.5).train()
-    x = torch.randn(2, 6, TINY["d_model"])
+    sentences = pack(random_ids(2, 6))
+    heads = Heads(sentences, TINY["h"])
+    x = torch.randn(len(sentences.ids), TINY["d_model"])
     layer = model.decoder[0]
-    mask = torch.ones(2, 1, 1, 6, dtype=torch.bool)
     sublayers = {
-        SelfAttention: lambda: layer.self_attention(x, causal=True),
-        CrossAttention: lambda: layer.cross_attention(x, x, mask),
+        SelfAttention: lambda: layer.self_attention(x, heads, causal=True),
+        CrossAttention: lambda: layer.cross_attention(x, x, heads, heads),
         FeedForward: lambda: layer.feed_forward(x),
     }
     for kind, run in sublayers.items():
@@ -389,8 +411,8 @@ def test_dropout_of_the_embedding_takes_from_its_sum_with_the_positions():
     model = tiny(P_drop=0.5)
     model.encoder = nn.ModuleList()
     ids = random_ids(4, 50)
-    whole = model.encode(ids)
-    dropped = model.train().encode(ids)
+    whole = encode(model, ids)
+    dropped = encode(model.train(), ids)
     assert_close(torch.where(dropped == 0, 0.0, 2 * whole), dropped)
     assert (dropped == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
 

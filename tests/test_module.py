@@ -71,7 +71,8 @@ def test_the_gradient_is_the_mean_over_the_target_tokens_of_the_step(
     prepared.trainer = trainer(tmp_path, 1)
     prepared.setup("fit")
     batch = next(iter(prepared.train_dataloader()))
-    logits = oracle(batch.src, batch.tgt).flatten(0, 1)[batch.positions]
+    tgt = batch.tgt.padded()
+    logits = oracle(batch.src.padded(), tgt)[tgt != 0]
     loss = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
     rate = learning_rate(1, 16, 10)
     optimizer = torch.optim.Adam(oracle.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-9)
@@ -110,7 +111,8 @@ def test_validation_reports_the_loss_per_token_and_real_bleu(
     source, target = prepared.validation_texts
     batch = collate(*([np.array(ids) for ids in bpe.encode(side)] for side in (source, target)))
     with torch.no_grad():
-        logits = module.model(batch.src, batch.tgt).flatten(0, 1)[batch.positions]
+        tgt = batch.tgt.padded()
+        logits = module.model(batch.src.padded(), tgt)[tgt != 0]
     loss = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
     perplexity = F.cross_entropy(logits, batch.labels).exp()
     assert values["val_loss"] == pytest.approx(loss.item(), rel=1e-4)

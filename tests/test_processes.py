@@ -1,14 +1,18 @@
 """What the processes of a run owe each other."""
 
+import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import mt
-from mt.processes import SIGNALS
+from mt.processes import SIGNALS, keep_memory
 
 PARENT = """
 import os, sys, time
@@ -59,3 +63,43 @@ def test_a_worker_leaves_signals_to_the_run_and_ends_with_it() -> None:
     parent.communicate(timeout=30)  # no longer than the parent and a second
     assert parent.returncode == 7
     assert signal.SIGTERM in SIGNALS
+
+
+def faults(program: str) -> int:
+    """Pages that the kernel hands out to a process while it takes and frees 64 MB ten times."""
+    code = f"""
+import resource
+from mt.processes import keep_memory
+{program}
+def count():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+import ctypes
+libc = ctypes.CDLL("libc.so.6")
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+def touch():
+    block = libc.malloc(64 << 20)
+    ctypes.memset(block, 1, 64 << 20)
+    libc.free(block)
+touch()
+before = count()
+for _ in range(10):
+    touch()
+print(count() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is another")
+def test_memory_that_is_freed_stays() -> None:
+    assert faults("") > 10_000
+    assert faults("keep_memory()") < 1_000
+
+
+def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    keep_memory()

@@ -41,9 +41,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, zero: bool = True) -> tuple[Any, Any,
 def step(trainer: Any, progress: Any, clock: list[float], seconds: float) -> None:
     clock[0] += seconds
     trainer.global_step += 1
-    progress.on_train_batch_end(
-        trainer, None, None, SimpleNamespace(src_tokens=30, tgt_tokens=20), 0
-    )
+    batch = SimpleNamespace(src=SimpleNamespace(tokens=30), tgt=SimpleNamespace(tokens=20))
+    progress.on_train_batch_end(trainer, None, None, batch, 0)
 
 
 def test_a_line_tells_how_far_how_fast_and_how_long(
