@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy (5.4), without ever holding the logits of a whole batch.
 
-Shapes: n target positions (padding left out), V vocabulary.
+Shapes: n target positions, V vocabulary.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ def smoothed_cross_entropy(
     """Sums over n positions, in nats: the smoothed loss, and the plain negative log-likelihood.
 
     states [n, d_model] times weight [V, d_model] are the logits; targets [n] the ids to predict.
+    Rows of states behind the n-th are padding and take no part, but spare the products odd sizes.
     The target distribution gives 1 - eps_ls to the id and spreads eps_ls over all V (Szegedy et
     al. 2016, which 5.4 cites). Only the first sum carries gradients, and backward can be taken
     once. The gradients are made beside the loss, chunk by chunk; softmax, loss and sums are in
@@ -37,7 +38,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, eps_ls: float, grads: bool
     ) -> tuple[Tensor, Tensor]:
-        n, V = len(targets), len(weight)
+        n, V = len(states), len(weight)
         device = states.device.type
         if torch.is_autocast_enabled(device):
             product_dtype = torch.get_autocast_dtype(device)
@@ -62,13 +63,14 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 else:
                     log_P.copy_(x @ W.T)
                 torch.log_softmax(log_P, dim=-1, out=log_P)
-                gold = log_P.gather(1, target)
-                loss -= (1 - eps_ls) * gold.sum() + eps_ls / V * log_P.sum()
+                gold = log_P[: len(target)].gather(1, target)
+                loss -= (1 - eps_ls) * gold.sum() + eps_ls / V * log_P[: len(target)].sum()
                 nll -= gold.sum()
                 if grad_states is not None and grad_weight is not None:
                     # d loss / d logits = softmax - smoothed target distribution
                     grad = log_P.exp_().sub_(eps_ls / V)
-                    grad.scatter_add_(1, target, torch.full_like(gold, eps_ls - 1))
+                    grad[: len(target)].scatter_add_(1, target, torch.full_like(gold, eps_ls - 1))
+                    grad[len(target) :] = 0
                     grad = grad.to(product_dtype)
                     grad_states[start : start + rows] = grad @ W
                     _add_product(grad_weight, grad.T, x)

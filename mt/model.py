@@ -79,20 +79,20 @@ class Transformer(nn.Module):
         Both are padded behind; the logits there mean nothing.
         """
         target = pack(tgt, self.pad_id)
-        states = self.states(pack(src, self.pad_id), target)
-        return self.project(F.pad(states, (0, 0, 0, 1)))[target.rows]
+        return self.project(self.states(pack(src, self.pad_id), target))[target.rows]
 
     def states(self, src: Packed, tgt: Packed) -> Tensor:
-        """Source ids, target ids shifted right -> the decoder's states [tgt.tokens, d_model].
+        """Source ids, target ids shifted right -> the decoder's states [m, d_model].
 
-        A source sentence ends in eos. Position i of a target sees those up to i alone (3.1).
+        A source sentence ends in eos. Position i of a target sees those up to i alone (3.1). Rows
+        from ``tgt.tokens`` on are padding.
         """
         source, target = Heads(src, self.h), Heads(tgt, self.h)
         ids, positions = (torch.cat(both) for both in zip(src[:2], tgt[:2], strict=True))
         # One look-up for both sides, because its gradient is as large as the matrix.
         x, y = self.embed(ids, positions).split((len(src.ids), len(tgt.ids)))
         memory = self.encode(x, source)
-        return self.decode(y, memory, source, target)[: tgt.tokens]
+        return self.decode(y, memory, source, target)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids [n], their positions [n] -> [n, d_model]: embeddings times sqrt(d_model), plus
@@ -169,7 +169,9 @@ def attention(
     """
     if Q.device.type != "cpu":
         return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
-    # In three steps: on a CPU the fused kernel is slower, in bfloat16 ten times.
+    # In three steps: on a CPU the fused kernel is slower, in bfloat16 ten times. In float32 at
+    # least: bfloat16 gains nothing here, where oneDNN makes code for every new T and S.
+    dtype = torch.promote_types(Q.dtype, torch.float32)
     (B, h, T, d_k), S = Q.shape, K.shape[2]
     if causal:
         mask = torch.ones(1, T, S, dtype=torch.bool).tril()
@@ -177,11 +179,11 @@ def attention(
         mask = mask.expand(B, h, -1, S).flatten(0, 1)
     else:
         mask = torch.ones(1, 1, 1, dtype=torch.bool)
-    bias = torch.zeros(mask.shape, dtype=Q.dtype).masked_fill_(~mask, -math.inf)
-    Q, K, V = Q.flatten(0, 1), K.flatten(0, 1), V.flatten(0, 1)
-    scores = torch.baddbmm(bias, Q, K.transpose(1, 2), alpha=d_k**-0.5)
-    weights = scores.softmax(dim=-1, dtype=torch.promote_types(Q.dtype, torch.float32))
-    return torch.bmm(weights.to(V.dtype), V).view(B, h, T, -1)
+    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
+    Q, K, V = (x.flatten(0, 1).to(dtype) for x in (Q, K, V))
+    with torch.autocast("cpu", enabled=False):
+        scores = torch.baddbmm(bias, Q, K.transpose(1, 2), alpha=d_k**-0.5)
+        return torch.bmm(scores.softmax(dim=-1), V).view(B, h, T, d_k)
 
 
 class SelfAttention(nn.Module):

@@ -146,6 +146,17 @@ def test_bfloat16_products_stay_near_the_float32_loss():
         assert (gradient - wanted).abs().max() < 0.02 * wanted.abs().max()
 
 
+@pytest.mark.usefixtures("_chunks")
+def test_rows_of_padding_take_no_part():
+    states, weight, targets = inputs()
+    found = smoothed_cross_entropy(states, weight, targets[:-4], 0.1)
+    expected = smoothed_cross_entropy(states[:-4], weight, targets[:-4], 0.1)
+    torch.testing.assert_close(found, expected)
+    gradients = torch.autograd.grad(found[0], (states, weight))
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected[0], (states, weight)))
+    assert not gradients[0][-4:].any()
+
+
 def test_gradients_can_be_taken_once_only():
     """They are handed over, not copied: twice would be wrong in silence."""
     loss, _ = smoothed_cross_entropy(*inputs(), 0.1)

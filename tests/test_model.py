@@ -354,7 +354,7 @@ def test_layers_end_in_their_own_layer_norm_and_no_other_follows(side):
     def output():
         if side == "encoder":
             return encode(model, src)
-        return model.states(pack(src), pack(tgt)).view(2, 5, -1)
+        return model.states(pack(src), pack(tgt))[:10].view(2, 5, -1)
 
     x = output()  # post-LN: mean 0 and variance 1 at every position, by the default gain and bias
     assert_close(x.mean(dim=-1), torch.zeros(x.shape[:2]))

@@ -79,7 +79,8 @@ def gradients(model: Transformer, pairs: list[tuple[Any, Any]]) -> list[torch.Te
     src, tgt = (
         torch.nn.utils.rnn.pad_sequence(side, batch_first=True) for side in zip(*pairs, strict=True)
     )
-    states = model.states(pack(src), pack(tgt))
+    target = pack(tgt)
+    states = model.states(pack(src), target)[: target.tokens]
     model.project(states).logsumexp(dim=-1).square().sum().backward()
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
