@@ -37,15 +37,19 @@ class Dropout(nn.Module):
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, P_drop: float) -> Tensor:
-        ctx.keep, ctx.scale, ctx.dtype = *draw(x.shape, P_drop), x.dtype
+        keep, ctx.scale = draw(x.shape, P_drop)
+        ctx.save_for_backward(keep)
+        ctx.dtype = x.dtype
         if residual is None:
-            return x * _noise(ctx, x.dtype)
-        return torch.addcmul(residual, x.to(residual.dtype), _noise(ctx, residual.dtype))
+            return x * _noise(keep, ctx.scale, x.dtype)
+        noise = _noise(keep, ctx.scale, residual.dtype)
+        return torch.addcmul(residual, x.to(residual.dtype), noise)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        (keep,) = ctx.saved_tensors
         residual = grad if ctx.needs_input_grad[1] else None
-        return (grad * _noise(ctx, grad.dtype)).to(ctx.dtype), residual, None
+        return (grad * _noise(keep, ctx.scale, grad.dtype)).to(ctx.dtype), residual, None
 
 
 def draw(shape: torch.Size, P_drop: float) -> tuple[Tensor, float]:
@@ -57,5 +61,5 @@ def draw(shape: torch.Size, P_drop: float) -> tuple[Tensor, float]:
     return numbers >= threshold - _VALUES // 2, _VALUES / (_VALUES - threshold)
 
 
-def _noise(ctx: Any, dtype: torch.dtype) -> Tensor:
-    return ctx.keep.to(dtype).mul_(ctx.scale)
+def _noise(keep: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+    return keep.to(dtype).mul_(scale)

@@ -38,11 +38,12 @@ def begin_worker(parent: int, worker: int) -> None:
 def keep_memory() -> None:
     """Have the C library keep the memory that is freed, where it is glibc.
 
-    By default it returns large blocks to the system, which clears them when they are asked for
-    again, at every step: a tenth of the time of training on a CPU.
+    By default it returns blocks of some size to the system, which clears them when they are asked
+    for again, at every step: a tenth of the time of training on a CPU. Very large blocks are
+    returned still, since the holes that they leave are not filled.
     """
-    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # as in malloc.h
+    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(M_MMAP_MAX, 0)  # large blocks come from the heap, too
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # which does not shrink
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the most that it allows
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # the heap does not shrink

@@ -1,43 +1,38 @@
-"""The translators that the benchmarks measure, each built as its own project builds it.
+"""The translators that the benchmarks measure, each driven as its own project drives it.
 
-All have the same sizes, random weights, one embedding for source, target and output, and
-sinusoids. `benchmark_translate.py` says what is equal and what is not, and is what to run. The
+`benchmark_translate.py` says what is equal and what is not, and is what to run. The
 peers' own interpreters read this file too: at its top it imports nothing but Python's own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3  # wherever a peer lets us choose
-SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-FIRST_WORD = 10  # no peer has a special id from here on
+from benchmark_models import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Size,
+    fairseq_model,
+    joeynmt_model,
+    marian,
+    opennmt_model,
+    padded,
+    sockeye_model,
+    word,
+)
+
 REFERENCE = "ctranslate2-float32"
 
 Translate = Callable[[list[list[int]], int, int], list[int]]
 """(sources, length, beam) -> tokens of each sentence's best hypothesis, `length` if all is well."""
 
 
-class Size(NamedTuple):
-    d_model: int
-    d_ff: int
-    heads: int
-    layers: int  # of the encoder, and as many of the decoder
-    vocabulary: int
-
-
 class Setup(NamedTuple):
     threads: int
     scratch: Path  # converted models wait here for the next round
-
-
-def padded(sources: Sequence[Sequence[int]], eos: int, pad: int) -> Any:
-    """Ids of each sentence -> a tensor [B, S] of them with eos behind, then padding."""
-    import torch
-
-    width = max(map(len, sources)) + 1
-    return torch.tensor([[*ids, eos] + [pad] * (width - len(ids) - 1) for ids in sources])
 
 
 def build_mt(
@@ -73,34 +68,6 @@ def build_mt(
         return [n for lengths in pool.map(part, slices) for n in lengths]
 
     return translate
-
-
-def marian(size: Size, positions: int = 512) -> Any:
-    """MarianMTModel as the paper's Transformer: post-LN, one embedding, fixed sinusoids."""
-    from transformers import MarianConfig, MarianMTModel
-
-    config = MarianConfig(
-        vocab_size=size.vocabulary,
-        decoder_vocab_size=size.vocabulary,
-        d_model=size.d_model,
-        encoder_layers=size.layers,
-        decoder_layers=size.layers,
-        encoder_attention_heads=size.heads,
-        decoder_attention_heads=size.heads,
-        encoder_ffn_dim=size.d_ff,
-        decoder_ffn_dim=size.d_ff,
-        activation_function="relu",
-        max_position_embeddings=positions,
-        scale_embedding=True,
-        share_encoder_decoder_embeddings=True,
-        tie_word_embeddings=True,
-        pad_token_id=PAD,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        decoder_start_token_id=BOS,
-        forced_eos_token_id=None,
-    )
-    return MarianMTModel(config).eval()
 
 
 def ban_specials(model: Any) -> None:
@@ -154,11 +121,6 @@ def convert_marian(model: Any, folder: Path) -> None:
     partial_folder.rename(folder)
 
 
-def word(token: int) -> str:
-    """The name of an id in vocabularies of words, which is what some peers want."""
-    return SPECIAL[token] if token < len(SPECIAL) else f"t{token}"
-
-
 def open_ctranslate2(folder: Path, threads: int, compute_type: str, layout: str) -> Any:
     import ctranslate2
 
@@ -194,39 +156,12 @@ def build_ctranslate2(size: Size, setup: Setup, compute_type: str, layout: str) 
 
 
 def build_joeynmt(size: Size, setup: Setup) -> Translate:
-    from types import SimpleNamespace
-
     import torch
     from joeynmt.batch import Batch
-    from joeynmt.model import build_model
     from joeynmt.search import search
-    from joeynmt.vocabulary import Vocabulary
 
-    unk, pad, bos, eos = range(4)  # an order that Joey NMT prescribes
-    special = {"unk_id": unk, "pad_id": pad, "bos_id": bos, "eos_id": eos, "lang_tags": []}
-    for name, token in (("unk", "<unk>"), ("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>")):
-        special[f"{name}_token"] = token
-    vocabulary = Vocabulary([], SimpleNamespace(**special, sep_token=None, sep_id=None))
-    # Its own method looks through the whole list for each new word: too slow at 32,000.
-    vocabulary._itos += [word(i) for i in range(4, size.vocabulary)]
-    side = {
-        "type": "transformer",
-        "num_layers": size.layers,
-        "num_heads": size.heads,
-        "hidden_size": size.d_model,
-        "ff_size": size.d_ff,
-        "embeddings": {"embedding_dim": size.d_model, "scale": True},
-        "layer_norm": "post",
-    }
-    config = {
-        "encoder": side,
-        "decoder": side,
-        "tied_embeddings": True,
-        "tied_softmax": True,
-        "initializer": "xavier_uniform",
-        "embed_initializer": "xavier_uniform",
-    }
-    model = build_model(config, vocabulary, vocabulary).eval()
+    model = joeynmt_model(size).eval()
+    pad, eos = model.pad_index, model.eos_index
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
         src = padded(sources, eos, pad)
@@ -256,34 +191,11 @@ def build_joeynmt(size: Size, setup: Setup) -> Translate:
 
 
 def build_opennmt(size: Size, setup: Setup) -> Translate:
-    import pyonmttok
-    from onmt.model_builder import build_model
-    from onmt.opts import train_opts
     from onmt.translate import GNMTGlobalScorer, Translator
-    from onmt.utils.parse import ArgumentParser
 
-    unk, pad, bos, eos = range(4)
-    special = ["<unk>", "<blank>", "<s>", "</s>"]
-    words = [word(i) for i in range(len(special), size.vocabulary)]
-    vocabulary = pyonmttok.build_vocab_from_tokens(words, special_tokens=special)
-    vocabulary.default_id = unk
-    vocabularies = {
-        "src": vocabulary,
-        "tgt": vocabulary,
-        "decoder_start_token": special[bos],
-        "data_task": "seq2seq",
-    }
-    parser = ArgumentParser()
-    train_opts(parser)
-    options = parser.parse_args(
-        "--data none --src_vocab none --save_model none --encoder_type transformer "
-        "--decoder_type transformer --position_encoding --share_vocab --share_embeddings "
-        "--share_decoder_embeddings --param_init 0 --param_init_glorot --model_dtype fp32 "
-        f"--hidden_size {size.d_model} --word_vec_size {size.d_model} --layers {size.layers} "
-        f"--transformer_ff {size.d_ff} --heads {size.heads}".split()
-    )
-    options = ArgumentParser.update_model_opts(options) or options
-    model = build_model(options, options, vocabularies, None, -1).eval().requires_grad_(False)
+    model, _, vocabularies = opennmt_model(size)
+    model.eval().requires_grad_(False)
+    _, pad, _, eos = range(4)
     scorer = GNMTGlobalScorer(0.0, 0.0, "none", "none")  # no length or coverage penalty
     translator = Translator(
         model, vocabularies, max_length_ratio=0, global_scorer=scorer, report_score=False
@@ -301,41 +213,11 @@ def build_opennmt(size: Size, setup: Setup) -> Translate:
 
 
 def build_fairseq(size: Size, setup: Setup) -> Translate:
-    import dataclasses
-    from argparse import Namespace
-    from types import SimpleNamespace
-
     import torch
 
-    # fairseq 0.12 and its hydra have dataclasses as defaults of fields. From Python 3.11 on, a
-    # default must be hashable.
-    original = dataclasses.dataclass
-    dataclasses.dataclass = partial(original, unsafe_hash=True)  # type: ignore[assignment]
-    try:
-        from fairseq.data import Dictionary
-        from fairseq.models.transformer import TransformerModel, base_architecture
-        from fairseq.sequence_generator import SequenceGenerator
-    finally:
-        dataclasses.dataclass = original  # type: ignore[assignment]
-
-    words = Dictionary()  # with four special symbols
-    for i in range(len(words), size.vocabulary):
-        words.add_symbol(word(i))
-    options = Namespace(
-        encoder_embed_dim=size.d_model,
-        encoder_ffn_embed_dim=size.d_ff,
-        encoder_layers=size.layers,
-        encoder_attention_heads=size.heads,
-        decoder_layers=size.layers,
-        decoder_attention_heads=size.heads,
-        share_all_embeddings=True,
-        left_pad_source=False,
-        max_source_positions=512,
-        max_target_positions=512,
-    )
-    base_architecture(options)
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
-    model = TransformerModel.build_model(options, task).eval()
+    model, words = fairseq_model(size)
+    model.eval()
+    from fairseq.sequence_generator import SequenceGenerator  # where fairseq_model has imported it
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
         src = padded(sources, words.eos(), words.pad())
@@ -357,44 +239,8 @@ def build_sockeye(size: Size, setup: Setup) -> Translate:
     import torch
     from sockeye import constants
     from sockeye.beam_search import CandidateScorer, get_search_algorithm
-    from sockeye.data_io import DataConfig
-    from sockeye.encoder import EmbeddingConfig
-    from sockeye.model import ModelConfig, SockeyeModel, initialize_parameters
-    from sockeye.transformer import TransformerConfig
 
-    longest = 512
-    layers = TransformerConfig(
-        model_size=size.d_model,
-        attention_heads=size.heads,
-        feed_forward_num_hidden=size.d_ff,
-        act_type="relu",
-        num_layers=size.layers,
-        dropout_attention=0.0,
-        dropout_act=0.0,
-        dropout_prepost=0.0,
-        positional_embedding_type=constants.FIXED_POSITIONAL_EMBEDDING,
-        preprocess_sequence="",
-        postprocess_sequence="drn",  # dropout, residual, norm
-        max_seq_len_source=longest,
-        max_seq_len_target=longest,
-        depth_key_value=size.d_model,
-    )
-    embedding = EmbeddingConfig(size.vocabulary, size.d_model, dropout=0.0)
-    config = ModelConfig(
-        config_data=DataConfig(None, longest, longest, num_source_factors=1, num_target_factors=1),
-        vocab_source_size=size.vocabulary,
-        vocab_target_size=size.vocabulary,
-        config_embed_source=embedding,
-        config_embed_target=embedding,
-        config_encoder=layers,
-        config_decoder=layers,
-        weight_tying_type=constants.WEIGHT_TYING_SRC_TRG_SOFTMAX,
-    )
-    model = SockeyeModel(config, inference_only=True).eval()
-    model.apply(initialize_parameters)
-    model.requires_grad_(False)
-    # apply() does not reach inside a compiled layer, whose bias is what the memory held
-    model.output_layer.bias.zero_()
+    model = sockeye_model(size, inference_only=True).eval().requires_grad_(False)
     model.output_layer.bias[[constants.PAD_ID, constants.EOS_ID]] = -1e9
     searches: dict[tuple[int, bool], Any] = {}
 

@@ -31,20 +31,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 # The peers' interpreters run this file too: at its top it imports nothing but Python's own.
-from benchmark_engines import (
-    BOS,
-    EOS,
-    PAD,
-    REFERENCE,
-    Size,
-    ban_specials,
-    convert_marian,
-    marian,
-    open_ctranslate2,
-    padded,
-    word,
-)
-from benchmark_translate import (
+from benchmark_engines import REFERENCE, ban_specials, convert_marian, open_ctranslate2
+from benchmark_models import BOS, EOS, PAD, Size, marian, padded, word
+from benchmark_translate import PEERS
+from benchmarking import (
     Meter,
     command_line,
     disturbed,
@@ -272,7 +262,10 @@ def work(args: argparse.Namespace) -> None:
     for key in ("weights", "check"):
         task[key] = torch.load(scratch / f"{key}.pt", weights_only=True)
     translate = ENGINES[name].open(task, args.threads)
-    print(json.dumps({"versions": versions(), "difference": task.get("difference")}), flush=True)
+    print(
+        json.dumps({"versions": versions(["torch", *PEERS]), "difference": task.get("difference")}),
+        flush=True,
+    )
     for beam in args.beams:
         translate(beam, 4)  # what happens at the first call only is not measured
         with Meter() as meter:
@@ -421,7 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("a model folder and --source are needed")
     if unknown := sorted(set(args.engines) - set(ENGINES)):
         parser.error(f"--engines: {unknown[0]!r} is none of {', '.join(ENGINES)}")
-    python = interpreters(args.python)
+    python = interpreters(args.python, PEERS)
     report: dict[str, Any] = {"date": date.today().isoformat(), "command": command_line()}
     report |= {"machine": machine(), "threads": args.threads, "versions": {}, "skipped": {}}
     samples: list[dict[str, Any]] = []

@@ -29,40 +29,44 @@ fairseq 0.12.2 does not build from its archive, which lacks a source file of a p
 does not use. `READTHEDOCS=1 pip install --no-deps --no-build-isolation fairseq==0.12.2`, with its
 dependencies installed before, leaves the compiled parts out.
 
-A sample is disturbed when other processes kept more than 0.15 cores busy meanwhile: threads that
-wait for each other suffer far more than their share. Medians leave such samples out where there
-are others; the JSON keeps all.
+Medians leave disturbed samples (`benchmarking.py`) out where there are others; the JSON keeps all.
 """
 
 import argparse
-import importlib.metadata
-import importlib.util
 import json
-import os
-import platform
 import random
-import re
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 # The peers' interpreters run this file too: at its top it imports nothing but Python's own.
-from benchmark_engines import ENGINES, FIRST_WORD, REFERENCE, Setup, Size
+import benchmarking
+from benchmark_engines import ENGINES, REFERENCE, Setup
+from benchmark_models import FIRST_WORD, SIZES
+from benchmarking import (
+    Meter,
+    Sample,
+    command_line,
+    disturbed,
+    interpreters,
+    machine,
+    missing,
+    names,
+    numbers,
+    ratio,
+    run_worker,
+    say,
+    table,
+    typical,
+    versions,
+)
 
-SIZES = {"small": Size(256, 1024, 4, 3, 8000), "base": Size(512, 2048, 8, 6, 32000)}
-MAX_OTHERS = 0.15  # cores that other processes may keep busy during a sample
 EXTRA = 10  # tokens that a hypothesis is longer than the longest source of its batch
-TIMEOUT = 900  # seconds for one process
-DISTRIBUTIONS = ["torch", *sorted({engine.peer for engine in ENGINES.values()})]
-
-Sample = dict[str, Any]
+PEERS = sorted({engine.peer for engine in ENGINES.values()})
 
 
 class Case(NamedTuple):
@@ -82,60 +86,6 @@ class Case(NamedTuple):
 
 
 # ------------------------------------------------------- the worker: in a peer's interpreter
-
-
-class Meter:
-    """Wall time of a block in ``seconds``, and in ``others`` how many cores were busy elsewhere.
-
-    ``others`` is None where the system does not tell.
-    """
-
-    def __enter__(self) -> "Meter":
-        self._before = _busy(), time.process_time(), time.perf_counter()
-        return self
-
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        busy, own, start = self._before
-        self.seconds = time.perf_counter() - start
-        now = _busy()
-        self.others = None
-        if busy is not None and now is not None:
-            elsewhere = now - busy - (time.process_time() - own)
-            self.others = round(max(0.0, elsewhere / self.seconds), 3)
-
-
-def _busy() -> float | None:
-    """Seconds that all cores together have worked since the machine started."""
-    try:
-        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-    except OSError:
-        return None
-    user, nice, system, _idle, _waiting, irq, softirq, steal = map(int, fields)
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def missing(packages: Sequence[str]) -> list[str]:
-    """Those that this interpreter does not have."""
-
-    def found(name: str) -> bool:
-        try:
-            return importlib.util.find_spec(name) is not None
-        except ModuleNotFoundError:  # its parent is not there
-            return False
-
-    return [name for name in packages if not found(name)]
-
-
-def versions() -> dict[str, str]:
-    installed = {}
-    for name in DISTRIBUTIONS:
-        try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {"python": platform.python_version(), **installed}
 
 
 def batches(vocabulary: int, batch: int) -> Iterator[list[list[int]]]:
@@ -190,23 +140,6 @@ def work(name: str, cases: Sequence[Case], setup: Setup, seconds: float) -> Iter
 # ------------------------------------------------------------------------ arithmetic and report
 
 
-def disturbed(others: float | None) -> bool:
-    return others is not None and others > MAX_OTHERS
-
-
-def typical(samples: Sequence[Sample], key: str = "tokens_per_second") -> dict[str, Any]:
-    """Median, least and most of the undisturbed samples, or of all where none is."""
-    calm = [s[key] for s in samples if not s["disturbed"]]
-    used = calm or [s[key] for s in samples]
-    return {
-        "median": round(statistics.median(used), 1),
-        "least": min(used),
-        "most": max(used),
-        "samples": len(used),
-        "disturbed": len(samples) - len(calm),
-    }
-
-
 def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     """One row for each case and engine, the fastest first, with its ratios."""
     rows = []
@@ -225,21 +158,11 @@ def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
         ctranslate2 = found[REFERENCE]["median"] if REFERENCE in found else None
         for name, row in sorted(found.items(), key=lambda item: -item[1]["median"]):
             ratios = {
-                "to_fastest_pytorch_peer": _ratio(row["median"], fastest),
-                "to_ctranslate2_float32": _ratio(row["median"], ctranslate2),
+                "to_fastest_pytorch_peer": ratio(row["median"], fastest),
+                "to_ctranslate2_float32": ratio(row["median"], ctranslate2),
             }
             rows.append({**case._asdict(), "engine": name, **row, **ratios})
     return rows
-
-
-def _ratio(value: float, reference: float | None) -> float | None:
-    return round(value / reference, 3) if reference else None
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Markdown, the first column to the left and the others to the right."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def markdown(results: Sequence[dict[str, Any]]) -> str:
@@ -272,105 +195,20 @@ def title(size: str, beam: int, batch: int) -> str:
 
 
 def draw(results: Sequence[dict[str, Any]], path: str) -> None:
-    """A bar for each engine, a panel for each case; without matplotlib, a word instead."""
-    try:
-        import matplotlib
-    except ImportError:
-        print(f"{path} is not drawn: matplotlib is not installed here", file=sys.stderr)
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    cases = list(dict.fromkeys((r["size"], r["beam"], r["batch"]) for r in results))
-    columns = min(2, len(cases))
-    height = -(-len(cases) // columns)
-    engines = len({r["engine"] for r in results})
-    figure, axes = pyplot.subplots(
-        height, columns, figsize=(6 * columns, (0.8 + 0.25 * engines) * height), squeeze=False
-    )
-    for axis in axes.flat[len(cases) :]:
-        axis.remove()
-    for case, axis in zip(cases, axes.flat, strict=False):
-        rows = [r for r in results if (r["size"], r["beam"], r["batch"]) == case][::-1]
-        colours = ["tab:orange" if r["engine"].startswith("mt-") else "tab:gray" for r in rows]
-        bars = axis.barh([r["engine"] for r in rows], [r["median"] for r in rows], color=colours)
-        axis.bar_label(bars, fmt="%.0f", padding=2)
-        axis.margins(x=0.15)
-        axis.set_title(title(*case))
-        axis.set_xlabel("output tokens per second")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    """A bar for each engine, a panel for each case."""
+    panels: dict[str, dict[str, float]] = {}
+    for r in results:
+        case = title(r["size"], r["beam"], r["batch"])
+        panels.setdefault(case, {})[r["engine"]] = r["median"]
+    benchmarking.draw(panels, "output tokens per second", path)
 
 
 # --------------------------------------------------------------------------------- the driver
 
 
-def machine() -> dict[str, Any]:
-    """What was measured on, without a name that tells whose it is."""
-    model = platform.processor()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    memory = None
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
-    return {"cpu": model, "cores": os.cpu_count(), "memory_gib": memory}
-
-
-def command_line() -> str:
-    """As given, but interpreters by their name alone: where they lie concerns nobody."""
-    return " ".join([Path(sys.argv[0]).name, *(re.sub(r"=.*/", "=", a) for a in sys.argv[1:])])
-
-
-def interpreters(options: Sequence[str]) -> dict[str, str]:
-    """NAME=PATH ... -> {NAME: PATH}. Raises SystemExit for a name that is no peer's."""
-    pairs = dict(option.partition("=")[::2] for option in options)
-    known = {engine.peer for engine in ENGINES.values()}
-    if unknown := sorted(set(pairs) - known):
-        raise SystemExit(f"--python {unknown[0]}: the peers are {', '.join(sorted(known))}")
-    return pairs
-
-
-def run_worker(command: Sequence[str], threads: int) -> tuple[list[dict[str, Any]], str]:
-    """The JSON lines that a worker printed, and the last line of its error, empty if it ended."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": str(threads),
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONWARNINGS": "ignore",
-    }
-    output: str | bytes | None
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
-        output, error = done.stdout, ""
-        if done.returncode:
-            error = next(
-                (line for line in reversed(done.stderr.splitlines()) if line.strip()),
-                f"exit status {done.returncode}",
-            )
-    except OSError as problem:
-        return [], f"{problem.strerror}: {Path(command[0]).name}"
-    except subprocess.TimeoutExpired as late:
-        output, error = late.stdout, f"not done after {TIMEOUT} seconds"
-    if isinstance(output, bytes):  # what subprocess gives for one that was stopped
-        output = output.decode()
-    records = [json.loads(line) for line in (output or "").splitlines() if line.startswith("{")]
-    return records, error
-
-
-def say(*words: object) -> None:
-    print(*words, file=sys.stderr, flush=True)
-
-
 def measure(args: argparse.Namespace, chosen: Sequence[str], scratch: str) -> dict[str, Any]:
     """All rounds: samples, versions, and what was skipped or failed and why."""
-    python = interpreters(args.python)
+    python = interpreters(args.python, PEERS)
     found: dict[str, Any] = {"versions": {}, "skipped": {}, "errors": [], "samples": []}
     todo = {}
     for name in chosen:
@@ -405,20 +243,12 @@ def measure(args: argparse.Namespace, chosen: Sequence[str], scratch: str) -> di
     return found
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(n) for n in text.split(",")]
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])  # type: ignore[union-attr]
-    parser.add_argument("--sizes", type=_names, default=["small", "base"])
-    parser.add_argument("--beams", type=_numbers, default=[1, 4])
-    parser.add_argument("--batches", type=_numbers, default=[1, 64])
-    parser.add_argument("--peers", type=_names, help="peers or single engines; all by default")
+    parser.add_argument("--sizes", type=names, default=["small", "base"])
+    parser.add_argument("--beams", type=numbers, default=[1, 4])
+    parser.add_argument("--batches", type=numbers, default=[1, 64])
+    parser.add_argument("--peers", type=names, help="peers or single engines; all by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each sample, at least")
@@ -426,12 +256,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", help="a JSON file")
     parser.add_argument("--picture", help="a PNG file, drawn by matplotlib where it is installed")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--cases", type=_names, help=argparse.SUPPRESS)
+    parser.add_argument("--cases", type=names, help=argparse.SUPPRESS)
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if unknown := sorted(set(args.sizes) - set(SIZES)):
         parser.error(f"--sizes: {unknown[0]!r} is none of {', '.join(SIZES)}")
-    every = {*ENGINES, *(engine.peer for engine in ENGINES.values())}
+    every = {*ENGINES, *PEERS}
     if args.peers and (unknown := sorted(set(args.peers) - every)):
         parser.error(f"--peers: {unknown[0]!r} is none of {', '.join(sorted(every))}")
     return args
@@ -443,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if lacks := missing(ENGINES[args.worker].packages):
             print(json.dumps({"skipped": f"{' and '.join(lacks)} not installed"}))
             return 0
-        print(json.dumps({"versions": versions()}), flush=True)
+        print(json.dumps({"versions": versions(["torch", *PEERS])}), flush=True)
         cases = [Case.parse(text) for text in args.cases]
         setup = Setup(args.threads, args.scratch)
         for sample in work(args.worker, cases, setup, args.seconds):

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_engines import FIRST_WORD, Size, padded
-from benchmark_translate import SIZES, batches, command_line, machine, table, title, versions
+from benchmark_models import FIRST_WORD, SIZES, Size, padded
+from benchmark_translate import batches, title
+from benchmarking import command_line, machine, table, versions
 
 from mt.inference import Decoder
 from mt.model import Transformer
@@ -138,7 +139,7 @@ def main() -> None:
         "command": command_line(),
         "machine": machine(),
         "threads": args.threads,
-        "versions": versions(),
+        "versions": versions(["torch"]),
         "results": found,
     }
     if args.output:

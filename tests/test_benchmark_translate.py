@@ -105,7 +105,7 @@ def test_a_worker_that_fails_leaves_its_lines_and_the_last_of_its_error(
 def test_a_worker_that_hangs_leaves_its_lines(
     benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "TIMEOUT", 0.5)
+    monkeypatch.setattr(importlib.import_module("benchmarking"), "TIMEOUT", 0.5)
     code = """print('{"tokens": 1}', flush=True); import time; time.sleep(60)"""
     found = benchmark.run_worker([sys.executable, "-c", code], 1)
     assert found == ([{"tokens": 1}], "not done after 0.5 seconds")
