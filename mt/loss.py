@@ -91,11 +91,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 def _rows(weight: Tensor) -> int:
     """How many positions' logits to make at a time.
 
-    On a CPU they are as large as the weight; with fewer, reading it again and again would count.
-    A GPU must be kept busy.
+    On a CPU they take half the weight's memory; with fewer, reading that again and again would
+    count. A GPU must be kept busy.
     """
     V, d_model = weight.shape
-    return d_model if weight.device.type == "cpu" else max(1, 2**27 // V)
+    return max(1, d_model // 2 if weight.device.type == "cpu" else 2**27 // V)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:

@@ -15,6 +15,7 @@ from mt import metrics
 from mt.batching import Batch
 from mt.loss import smoothed_cross_entropy
 from mt.model import Transformer
+from mt.processes import keep_memory
 from mt.schedule import learning_rate
 from mt.tokenizer import Tokenizer
 from mt.translator import Translator
@@ -142,6 +143,7 @@ class TranslationModule(pl.LightningModule):
         super().optimizer_step(epoch, batch_idx, optimizer, closure)
         # Now, not behind the next forward pass as Lightning does: it needs the memory.
         optimizer.zero_grad()
+        keep_memory()  # from the first step on, when all that will stay is there
 
     def _check_loss(self) -> None:
         if self._last is None or math.isfinite(self._last.totals[2].item()):

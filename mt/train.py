@@ -31,7 +31,7 @@ from mt.datamodule import TranslationData
 from mt.ending import Interruption, explain, kill_ranks, kill_workers
 from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
-from mt.processes import end_with_parent, keep_memory
+from mt.processes import end_with_parent, settle_memory
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
 from mt.saving import NEVER, Saving, WholeFiles
@@ -168,6 +168,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
         if resume
         else get_tokenizer(cfg, tokenizer_path(cfg, source), source)
     )
+    settle_memory()
     pl.seed_everything(cfg.seed, verbose=False)
     module = TranslationModule(tok, **options)
     if compiled:
@@ -270,7 +271,6 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
         _open(cfg, run, run_dir)
     if resume is not None:
         log.info(f"resuming from {resume}")
-    keep_memory()
     try:
         with interruption.listening(trainer, module):
             trainer.fit(module, data, ckpt_path=resume)

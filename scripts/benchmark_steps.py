@@ -78,6 +78,9 @@ def our_module(size: Size, **options: Any) -> Any:
 
 def build_mt(size: Size, device: str, precision: str, compiled: bool = False) -> Train:
     """Lightning's loop as `mt.train` has it: its Trainer, with its loggers and configuration."""
+    from mt.processes import settle_memory
+
+    settle_memory()  # as mt.train does
     module = our_module(size)
     if compiled:
         module.compile_layers()
@@ -100,7 +103,6 @@ def fit(module: Any, batches: Sequence[Pairs], after: After, device: str, precis
 
     from mt import cli
     from mt.batching import Batch, collate
-    from mt.processes import keep_memory
     from mt.train import _trainer
 
     arrays = [[[np.array(ids) for ids in side] for side in sides(pairs)] for pairs in batches]
@@ -132,7 +134,6 @@ def fit(module: Any, batches: Sequence[Pairs], after: After, device: str, precis
     cfg.trainer.precision = {"float32": "32-true", "bfloat16": "bf16-mixed"}[precision]
     with tempfile.TemporaryDirectory(prefix="benchmark") as folder:
         trainer = _trainer(cfg, Path(folder), [Call()])
-        keep_memory()  # as mt.train does
         trainer.fit(module, Data())
 
 

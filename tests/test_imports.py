@@ -48,7 +48,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "model",
     },
     "datamodule": {"tokenizer", "sources", "corpus", "batching", "processes"},
-    "module": {"tokenizer", "batching", "model", "loss", "schedule", "translator", "metrics"},
+    "module": {
+        "tokenizer",
+        "batching",
+        "model",
+        "loss",
+        "schedule",
+        "translator",
+        "metrics",
+        "processes",
+    },
     "train": {
         "datamodule",
         "module",
