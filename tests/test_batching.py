@@ -1,13 +1,17 @@
 """Which pairs share a batch, in what order, on which rank, and as which tensors."""
 
+import gzip
 import itertools
+import math
 import time
 
 import numpy as np
 import pytest
 import torch
+from conftest import SHARED
 
 from mt.batching import TokenBudgetSampler, collate, cut, pad
+from mt.packing import MULTIPLE
 
 Lengths = tuple[np.ndarray, np.ndarray]
 
@@ -290,3 +294,35 @@ def test_fewer_pairs_than_ranks_is_an_error_on_every_rank(pairs: int, shuffle: b
 def test_max_tokens_must_be_a_whole_number(max_tokens: object) -> None:
     with pytest.raises(ValueError, match=f"max_tokens={max_tokens!r}: must be a whole number"):
         sampler(natural_lengths(10), max_tokens=max_tokens)  # type: ignore[arg-type]
+
+
+# Padding
+
+
+def share_of_real_rows(src: np.ndarray, tgt: np.ndarray, max_tokens: int) -> float:
+    """Of the rows that the layers compute in an epoch, those that are positions of sentences."""
+    batches = TokenBudgetSampler(src, tgt, max_tokens, seed=1).plan(0)
+    tokens = [int(side[batch].sum()) for batch in batches for side in (src, tgt)]
+    return sum(tokens) / sum((n // MULTIPLE + 1) * MULTIPLE for n in tokens)
+
+
+@pytest.mark.parametrize("max_tokens", [2048, 6250, 25000])
+def test_at_least_95_of_100_positions_are_real_with_the_lengths_of_news(max_tokens: int) -> None:
+    rng = np.random.default_rng(0)
+    src = np.exp(rng.normal(math.log(27) - 0.15, 0.55, 50_000)).round().clip(1, 250)
+    tgt = (src * np.exp(rng.normal(0.02, 0.2, 50_000))).round().clip(1, 250)
+    assert share_of_real_rows(*(side.astype(int) + 1 for side in (src, tgt)), max_tokens) > 0.97
+
+
+@pytest.mark.parametrize("max_tokens", [2048, 25000])
+def test_at_least_95_of_100_positions_are_real_in_real_text(max_tokens: int) -> None:
+    paths = [SHARED / "data" / "general" / f"train.{side}.gz" for side in ("en", "de")]
+    if not all(path.is_file() for path in paths):
+        pytest.skip("the text is not here")
+    lengths = []
+    for path in paths:
+        with gzip.open(path, "rb") as file:  # about three pieces to two words
+            lines = itertools.islice(file, 40_000)
+            lengths.append(np.array([3 * len(line.split()) // 2 + 1 for line in lines]))
+    fit = np.maximum(*lengths) <= 256
+    assert share_of_real_rows(lengths[0][fit], lengths[1][fit], max_tokens) > 0.97

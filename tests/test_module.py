@@ -1,5 +1,6 @@
 """Training steps, validation and optimizer, without a command line."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
+from pytorch_lightning.strategies import DDPStrategy
 
 from mt import metrics
 from mt.batching import collate
@@ -169,3 +172,80 @@ def test_a_module_remembers_its_numbers_in_plain_types(bpe: Tokenizer) -> None:
 def test_wrong_numbers_show_at_once(bpe: Tokenizer, changes: dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         TranslationModule(bpe, **{"model": SHAPE, **changes})
+
+
+def test_gradients_are_exchanged_once_a_step_not_once_a_batch(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    module = TranslationModule(bpe, SHAPE)
+    exchanged: list[bool] = []
+
+    class Watch(pl.Callback):
+        def on_before_backward(self, trainer: pl.Trainer, *_: Any) -> None:
+            exchanged.append(bool(trainer.strategy.model.require_backward_grad_sync))
+
+    strategy = DDPStrategy(process_group_backend="gloo")
+    try:
+        fit(
+            module, bpe, tmp_path,
+            max_steps=2, accumulate_grad_batches=3, strategy=strategy, callbacks=[Watch()],
+        )  # fmt: skip
+    finally:
+        dist.destroy_process_group()
+    assert exchanged == [False, False, True] * 2
+
+
+def test_gradients_are_gone_before_the_next_forward_pass(bpe: Tokenizer, tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class Watch(pl.Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
+            seen.append(any(p.grad is not None for p in module.parameters()))
+
+    options = {"max_steps": 2, "accumulate_grad_batches": 2, "callbacks": [Watch()]}
+    fit(TranslationModule(bpe, SHAPE), bpe, tmp_path, **options)
+    assert seen == [False, True, False, True]  # a step's own are kept for its second batch
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gpu_is_not_waited_for(bpe: Tokenizer, dtype: torch.dtype) -> None:
+    """Forward, loss and backward, with dropout; torch raises at anything that would wait."""
+    module = TranslationModule(bpe, {**SHAPE, "P_drop": 0.1}).cuda()
+    host = collate([np.array([5, 6, 7]), np.array([8])], [np.array([9]), np.array([10, 11])])
+    sides = ([x.cuda() if torch.is_tensor(x) else x for x in side] for side in host[:2])
+    src, tgt = (type(host.src)(*side) for side in sides)
+    batch = type(host)(src, tgt, host.labels.cuda())
+    for attempt in range(2):  # the first loads kernels
+        torch.cuda.set_sync_debug_mode("error" if attempt else "default")
+        try:
+            with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
+                loss, _ = module._losses(batch)
+            loss.backward()
+            module._number(3.0)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_compiled_layers_compute_the_same_with_code_for_few_shapes(bpe: Tokenizer) -> None:
+    torch.manual_seed(0)
+    plain = TranslationModule(bpe, SHAPE)
+    compiled = TranslationModule(bpe, SHAPE)
+    compiled.load_state_dict(plain.state_dict())
+    compiled.compile_layers()
+    assert list(compiled.state_dict()) == list(plain.state_dict())  # checkpoints are the same
+    rng = np.random.default_rng(0)
+    torch._dynamo.utils.counters.clear()
+    for sentences in (3, 5, 9, 14, 30):
+        sides = [[rng.integers(4, 300, rng.integers(1, 40)) for _ in range(sentences)]] * 2
+        gradients = []
+        for module in (plain, compiled):
+            module.zero_grad()
+            loss, _ = module._losses(collate(*sides))
+            loss.backward()
+            gradients.append([loss.detach(), *(p.grad for p in module.parameters())])
+        torch.testing.assert_close(*gradients, atol=1e-3, rtol=1e-3)
+    assert 0 < torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 8
