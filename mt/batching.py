@@ -27,11 +27,10 @@ class Batch(NamedTuple):
 def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
     """Ids of B pairs, without special ids -> one Batch."""
     labels = np.concatenate([np.append(target, EOS) for target in targets], dtype=np.int64)
-    return Batch(
-        src=pack(pad([np.append(source, EOS) for source in sources])),
-        tgt=pack(pad([np.append(BOS, target) for target in targets])),
-        labels=torch.from_numpy(labels),
-    )
+    src = pack(pad([np.append(source, EOS) for source in sources]))
+    tgt = pack(pad([np.append(BOS, target) for target in targets]))
+    assert tgt.tokens == len(labels), "an id of padding within a sentence"
+    return Batch(src, tgt, torch.from_numpy(labels))
 
 
 def pad(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:

@@ -54,7 +54,7 @@ class _Dropout(torch.autograd.Function):
 
 def draw(shape: torch.Size, P_drop: float) -> tuple[Tensor, float]:
     """What to keep, a bool of ``shape``, by torch's generator, and what to scale it by."""
-    threshold = round(P_drop * _VALUES)
+    threshold = min(round(P_drop * _VALUES), _VALUES - 1)
     # 64 random bits at a time, read as four numbers from -2^15
     words = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     numbers = words.view(torch.int16)[: shape.numel()].view(shape)

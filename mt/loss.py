@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _BLOCK = 4096  # rows of the weight's gradient that are made at a time in bfloat16
 
@@ -80,6 +81,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         if ctx.grads is None:
             raise RuntimeError("the gradients of smoothed_cross_entropy can be taken once only")

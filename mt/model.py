@@ -76,7 +76,7 @@ class Transformer(nn.Module):
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V].
 
-        Both are padded behind; the logits there mean nothing.
+        Both are padded behind; the logits there mean nothing, and no gradient may come from them.
         """
         target = pack(tgt, self.pad_id)
         return self.project(self.states(pack(src, self.pad_id), target))[target.rows]
@@ -171,7 +171,7 @@ def attention(
         return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
     # In three steps: on a CPU the fused kernel is slower, in bfloat16 ten times. In float32 at
     # least: bfloat16 gains nothing here, where oneDNN makes code for every new T and S.
-    dtype = torch.promote_types(Q.dtype, torch.float32)
+    given, dtype = Q.dtype, torch.promote_types(Q.dtype, torch.float32)
     (B, h, T, d_k), S = Q.shape, K.shape[2]
     if causal:
         mask = torch.ones(1, T, S, dtype=torch.bool).tril()
@@ -183,7 +183,7 @@ def attention(
     Q, K, V = (x.flatten(0, 1).to(dtype) for x in (Q, K, V))
     with torch.autocast("cpu", enabled=False):
         scores = torch.baddbmm(bias, Q, K.transpose(1, 2), alpha=d_k**-0.5)
-        return torch.bmm(scores.softmax(dim=-1), V).view(B, h, T, d_k)
+        return torch.bmm(scores.softmax(dim=-1), V).view(B, h, T, d_k).to(given)
 
 
 class SelfAttention(nn.Module):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -14,8 +14,8 @@ from torch import Tensor
 from mt import metrics
 from mt.batching import Batch
 from mt.loss import smoothed_cross_entropy
+from mt.memory import keep_memory
 from mt.model import Transformer
-from mt.processes import keep_memory
 from mt.schedule import learning_rate
 from mt.tokenizer import Tokenizer
 from mt.translator import Translator
@@ -35,8 +35,15 @@ class _Step(NamedTuple):
 
     number: int
     totals: Tensor  # [3] over all ranks: target tokens, ranks that want to stop, summed loss
+    copied: torch.cuda.Event | None  # when a GPU's totals will have come here
     batches: list[Batch]  # this rank's micro-batches
     losses: list[Tensor]  # their summed losses
+
+    def read(self) -> list[float]:
+        """The totals. To read them on the GPU itself would wait for all that it has to do."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return cast("list[float]", self.totals.tolist())
 
 
 class TranslationModule(pl.LightningModule):
@@ -83,6 +90,7 @@ class TranslationModule(pl.LightningModule):
         self._batches: list[Batch] = []  # of the step under way
         self._sums: list[Tensor] = []
         self._last: _Step | None = None
+        self._settled = False  # a step has been taken
         self._validation = torch.zeros(3, dtype=torch.float64)
 
     def compile_layers(self) -> None:
@@ -128,11 +136,15 @@ class TranslationModule(pl.LightningModule):
         torch._foreach_mul_(gradients, self.trainer.world_size / totals[0])
         # Every rank reads the same sums, one step late so that nobody waits for them.
         self._check_loss()
-        if self._last is not None and self._last.totals[1].item() > 0:
+        if self._last is not None and self._last.read()[1] > 0:
             self.stopped = self.trainer.should_stop = True
             self.trainer.limit_val_batches = 0  # whoever asked may not wait for a validation
         number = self.trainer.global_step + 1
-        self._last = _Step(number, totals, self._batches, self._sums)
+        copied = torch.cuda.Event() if totals.is_cuda else None
+        totals = totals.to("cpu", non_blocking=True)
+        if copied is not None:
+            copied.record()
+        self._last = _Step(number, totals, copied, self._batches, self._sums)
         self._batches, self._sums = [], []
 
     def _number(self, value: float) -> Tensor:
@@ -143,10 +155,12 @@ class TranslationModule(pl.LightningModule):
         super().optimizer_step(epoch, batch_idx, optimizer, closure)
         # Now, not behind the next forward pass as Lightning does: it needs the memory.
         optimizer.zero_grad()
-        keep_memory()  # from the first step on, when all that will stay is there
+        if not self._settled and self.device.type == "cpu":
+            keep_memory()  # all that will stay is there now
+        self._settled = True
 
     def _check_loss(self) -> None:
-        if self._last is None or math.isfinite(self._last.totals[2].item()):
+        if self._last is None or math.isfinite(self._last.read()[2]):
             return
         wrong = [
             batch

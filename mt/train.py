@@ -8,6 +8,8 @@ import hashlib
 import json
 import logging
 import math
+import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -29,9 +31,10 @@ from mt import checkpoint, cli, corpus, metrics, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.ending import Interruption, explain, kill_ranks, kill_workers
+from mt.memory import settle_memory
 from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
-from mt.processes import end_with_parent, settle_memory
+from mt.processes import end_with_parent
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
 from mt.saving import NEVER, Saving, WholeFiles
@@ -139,7 +142,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     resume = resume_path(run_dir, None if cfg.ckpt is None else str(cfg.ckpt))
     cleaning = Cleaning(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
-    compiled = shape.pop("compile")
+    compiled = _check_compile(shape.pop("compile"))
     options = _plain(cfg.training)
     options |= {
         "model": shape,
@@ -202,6 +205,16 @@ def _check_numbers(cfg: DictConfig) -> None:
         raise ValueError(f"data.workers={cfg.data.workers!r}: must be a whole number of at least 0")
     for name in ("limit", "validation_limit"):
         corpus.check_limit(cfg.data[name], f"data.{name}")
+
+
+def _check_compile(value: Any) -> bool:
+    """ValueError when it is no truth value, or nothing here can compile."""
+    if type(value) is not bool:
+        raise ValueError(f"model.compile={value!r}: must be true or false")
+    compilers = [os.environ.get("CXX", "c++"), "g++", "clang++", "cl"]
+    if value and not any(map(shutil.which, compilers)):
+        raise ValueError("model.compile=true needs a C++ compiler, and none is here")
+    return value
 
 
 def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl.Trainer:

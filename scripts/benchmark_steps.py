@@ -78,7 +78,7 @@ def our_module(size: Size, **options: Any) -> Any:
 
 def build_mt(size: Size, device: str, precision: str, compiled: bool = False) -> Train:
     """Lightning's loop as `mt.train` has it: its Trainer, with its loggers and configuration."""
-    from mt.processes import settle_memory
+    from mt.memory import settle_memory
 
     settle_memory()  # as mt.train does
     module = our_module(size)

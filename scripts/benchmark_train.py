@@ -5,8 +5,9 @@ python scripts/benchmark_train.py --output results/train.json --picture train.pn
 python scripts/benchmark_train.py --device cuda --output results/train-gpu.json
 
 Measures source and target tokens a second of whole training steps, eos counted and padding not:
-ours as `mt.train` takes it, Lightning included, and those of fairseq, Joey NMT, OpenNMT-py,
-Sockeye, transformers (MarianMTModel) and plain nn.Transformer; `benchmark_steps.py` drives each. A
+ours as `mt.train` takes it, with Lightning and its loggers but without what saves and prints, and
+those of fairseq, Joey NMT, OpenNMT-py, Sockeye, transformers (MarianMTModel) and plain
+nn.Transformer; `benchmark_steps.py` drives each. A
 peer runs in the interpreter that `--python NAME=PATH` names, else in the one that runs this; where
 its package is not installed, it is skipped and a line says so. Each engine, size and round is a
 process of its own, and the rounds are interleaved (A B C A B C ...).

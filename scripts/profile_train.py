@@ -26,7 +26,7 @@ from benchmark_work import SIZES, Work, draw_batches, measure_matrices, step_flo
 from benchmarking import command_line, machine, table, versions
 
 import mt.module
-from mt.processes import keep_memory
+from mt.memory import keep_memory
 from mt.train import set_up_logging
 
 PRODUCTS, ATTENTION, LOSS = "matrix products", "attention", "loss over the vocabulary"

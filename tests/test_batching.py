@@ -11,7 +11,7 @@ import torch
 from conftest import SHARED
 
 from mt.batching import TokenBudgetSampler, collate, cut, pad
-from mt.packing import MULTIPLE
+from mt.packing import pack
 
 Lengths = tuple[np.ndarray, np.ndarray]
 
@@ -61,6 +61,11 @@ def test_collate_makes_int64_of_any_integer(dtype: type) -> None:
     batch = collate([np.array([5], dtype)], [np.array([6, 7], dtype)])
     assert {t.dtype for t in (*batch.src[:4], *batch.tgt[:4], batch.labels)} == {torch.int64}
     assert batch.labels.tolist() == [6, 7, 3]
+
+
+def test_an_id_of_padding_within_a_sentence_is_refused() -> None:
+    with pytest.raises(AssertionError, match="within a sentence"):
+        collate([np.array([5])], [np.array([6, 0, 7])])
 
 
 def test_a_row_of_the_packed_targets_predicts_the_label_in_its_place() -> None:
@@ -303,7 +308,10 @@ def share_of_real_rows(src: np.ndarray, tgt: np.ndarray, max_tokens: int) -> flo
     """Of the rows that the layers compute in an epoch, those that are positions of sentences."""
     batches = TokenBudgetSampler(src, tgt, max_tokens, seed=1).plan(0)
     tokens = [int(side[batch].sum()) for batch in batches for side in (src, tgt)]
-    return sum(tokens) / sum((n // MULTIPLE + 1) * MULTIPLE for n in tokens)
+    rows = [len(pack(torch.ones(1, n, dtype=torch.long)).ids) for n in tokens]
+    cells = [len(batch) * int(side[batch].max()) for batch in batches for side in (src, tgt)]
+    assert sum(tokens) / sum(cells) > 0.85  # which only attention computes
+    return sum(tokens) / sum(rows)
 
 
 @pytest.mark.parametrize("max_tokens", [2048, 6250, 25000])

@@ -18,7 +18,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.setattr("mt.processes._mallopt", lambda *_: None)  # it is for good
+    monkeypatch.setattr("mt.memory._mallopt", lambda *_: None)  # it is for good
     return importlib.import_module("benchmark_train")
 
 

@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 @pytest.fixture
 def comparison(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.setattr("mt.processes._mallopt", lambda *_: None)  # it is for good
+    monkeypatch.setattr("mt.memory._mallopt", lambda *_: None)  # it is for good
     found = importlib.import_module("compare_learning")
     monkeypatch.setattr(found, "SHAPE", {"N": 2, "d_model": 32, "d_ff": 64, "h": 4})
     monkeypatch.setattr(found, "WARMUP", 10)
@@ -32,7 +32,7 @@ def test_without_dropout_every_loss_is_that_of_the_plain_step(
     )
     assert len(plain) == len(fast) == 25
     assert plain[0] == pytest.approx(math.log(300), rel=0.15)
-    assert plain[-1] < plain[0] - 1
+    assert plain[-1] < plain[0] - 0.8
     assert fast == pytest.approx(plain, abs=1e-4)
     assert half == pytest.approx(plain, abs=0.1)
     assert half != fast

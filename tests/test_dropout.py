@@ -34,6 +34,12 @@ def test_every_number_of_the_sixteen_bits_is_as_likely_and_decides_as_it_should(
     assert keep.sum().item() * scale == pytest.approx(2**16, rel=1e-12)
 
 
+def test_nearly_all_can_be_dropped() -> None:
+    keep, scale = draw(torch.Size((100_000,)), 1 - 1e-9)
+    assert scale == 2**16
+    assert keep.sum() < 20
+
+
 def test_neighbours_rows_and_calls_are_independent() -> None:
     torch.manual_seed(0)
     drops = [1.0 - draw(torch.Size((500, 1001)), 0.2)[0].double() for _ in range(2)]

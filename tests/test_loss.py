@@ -195,3 +195,30 @@ def test_gradients_are_made_only_where_they_are_wanted(mode, monkeypatch):
         smoothed_cross_entropy(*inputs(), 0.1)
     with pytest.raises(RuntimeError, match="a gradient is made"):
         smoothed_cross_entropy(*inputs(), 0.1)
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+def test_a_real_vocabulary(device, dtype, tolerance):
+    """Other kernels than a vocabulary of eleven has."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    states, weight = (
+        (scale * torch.randn(size, 16, device=device)).to(dtype).requires_grad_()
+        for size, scale in ((20, 1.0), (32_000, 0.25))
+    )
+    targets = torch.randint(32_000, (17,), device=device)
+    found, _ = smoothed_cross_entropy(states, weight, targets, 0.1)
+    expected = oracle(states[:17].float(), weight.float(), targets, 0.1)
+    torch.testing.assert_close(
+        found, expected, rtol=1e-5 if dtype == torch.float32 else 1e-2, atol=0
+    )
+    for one, other in zip(
+        torch.autograd.grad(found, (states, weight)),
+        torch.autograd.grad(expected, (states, weight)),
+        strict=True,
+    ):
+        assert (one.float() - other.float()).abs().max() < tolerance * other.float().abs().max()

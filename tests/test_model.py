@@ -258,6 +258,14 @@ def test_attention_of_two_tokens_by_hand(Q, K, V, expected):
     assert_close(actual[0, 0], torch.tensor(expected) * 1.0)
 
 
+def test_a_model_of_bfloat16_weights_trains_without_autocast():
+    model = tiny().bfloat16().train()
+    logits = model(random_ids(2, 6), random_ids(2, 5))
+    assert logits.dtype == torch.bfloat16
+    logits.float().logsumexp(-1).sum().backward()
+    assert all(p.grad.dtype == torch.bfloat16 for p in model.parameters())
+
+
 # What a position may see.
 
 

@@ -1,18 +1,14 @@
 """What the processes of a run owe each other."""
 
-import ctypes
 import os
-import platform
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
-
 import mt
-from mt.processes import SIGNALS, keep_memory
+from mt.processes import SIGNALS
 
 PARENT = """
 import os, sys, time
@@ -63,44 +59,3 @@ def test_a_worker_leaves_signals_to_the_run_and_ends_with_it() -> None:
     parent.communicate(timeout=30)  # no longer than the parent and a second
     assert parent.returncode == 7
     assert signal.SIGTERM in SIGNALS
-
-
-def faults(program: str) -> int:
-    """Pages that the kernel hands out while ten blocks of 16 MB are taken and freed five times."""
-    code = f"""
-import ctypes, resource
-from mt.processes import keep_memory
-{program}
-libc = ctypes.CDLL("libc.so.6")
-libc.malloc.restype = ctypes.c_void_p
-libc.free.argtypes = [ctypes.c_void_p]
-def touch():
-    blocks = [libc.malloc(16 << 20) for _ in range(10)]
-    for block in blocks:
-        ctypes.memset(block, 1, 16 << 20)
-    for block in blocks:
-        libc.free(block)
-def count():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-touch()
-before = count()
-for _ in range(5):
-    touch()
-print(count() - before)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return int(done.stdout)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is another")
-def test_memory_that_is_freed_stays() -> None:
-    assert faults("") > 50_000
-    assert faults("keep_memory()") < 1_000
-
-
-def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> object:
-        raise OSError(name)
-
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    keep_memory()
