@@ -88,17 +88,17 @@ class Transformer(nn.Module):
         from ``tgt.tokens`` on are padding.
         """
         source, target = Heads(src, self.h), Heads(tgt, self.h)
-        ids, positions = (torch.cat(both) for both in zip(src[:2], tgt[:2], strict=True))
         # One look-up for both sides, because its gradient is as large as the matrix.
-        x, y = self.embed(ids, positions).split((len(src.ids), len(tgt.ids)))
-        memory = self.encode(x, source)
-        return self.decode(y, memory, source, target)
+        looked_up = self.embedding(torch.cat((src.ids, tgt.ids)))
+        x, y = looked_up.split((len(src.ids), len(tgt.ids)))
+        memory = self.encode(self.embed(x, src.positions), source)
+        return self.decode(self.embed(y, tgt.positions), memory, source, target)
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Ids [n], their positions [n] -> [n, d_model]: embeddings times sqrt(d_model), plus
-        positional encodings (3.4, 3.5), then dropout (5.4)."""
-        encoding = positional_encoding(positions, self.d_model).to(self.embedding.weight.dtype)
-        return self.dropout(encoding.add(self.embedding(ids), alpha=math.sqrt(self.d_model)))
+    def embed(self, looked_up: Tensor, positions: Tensor) -> Tensor:
+        """Rows of the embedding matrix [n, d_model], positions [n] -> [n, d_model]: the rows times
+        sqrt(d_model), plus positional encodings (3.4, 3.5), then dropout (5.4)."""
+        encoding = positional_encoding(positions, self.d_model).to(looked_up.dtype)
+        return self.dropout(encoding.add(looked_up, alpha=math.sqrt(self.d_model)))
 
     def encode(self, x: Tensor, source: Heads) -> Tensor:
         """Embedded source [n, d_model] -> memory [n, d_model] (3.1)."""

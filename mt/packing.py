@@ -54,33 +54,31 @@ class Heads:
 
     def __init__(self, packed: Packed, h: int) -> None:
         self.rows, self.cells, self.tokens, self.h = packed.rows, packed.cells, packed.tokens, h
-        self.mask = (packed.rows < packed.tokens)[:, None, None]  # [B, 1, 1, T], True for a key
-        self._indices: dict[int, tuple[Tensor, Tensor]] = {}
+        self.mask = packed.rows[:, None, None] < packed.tokens  # [B, 1, 1, T], True for a key
+        self._indices = {parts: self._index(parts) for parts in (1, 2, 3)}
 
     def split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """[n, parts * h * d_k] -> ``parts`` times [B, h, T, d_k]."""
-        there, back = self._index(parts)
+        there, back = self._indices[parts]
         vectors = x.reshape(len(back), -1)
         laid_out = _Gather.apply(vectors, there, back, self.tokens * parts * self.h)
         return laid_out.view(parts, len(self.rows), self.h, self.rows.shape[1], -1).unbind()
 
     def merge(self, x: Tensor) -> Tensor:
         """[B, h, T, d_k] -> [n, h * d_k]."""
-        there, back = self._index(1)
+        there, back = self._indices[1]
         # Nothing looks at a row of padding, hence no gradient comes to a cell of it.
         return _Gather.apply(x.reshape(len(there), -1), back, there, None).view(len(self.cells), -1)
 
     def _index(self, parts: int) -> tuple[Tensor, Tensor]:
         """For vectors of d_k: which of [n, parts, h] goes to each of [parts, B, h, T], and back."""
-        if parts not in self._indices:
-            (B, T), h = self.rows.shape, self.h
-            part = torch.arange(parts, device=self.rows.device)
-            head = torch.arange(h, device=self.rows.device)
-            there = (self.rows[:, None] * parts + part[:, None, None, None]) * h + head[:, None]
-            b, t = (self.cells // T)[:, None, None], (self.cells % T)[:, None, None]
-            back = ((part[:, None] * B + b) * h + head) * T + t
-            self._indices[parts] = there.flatten(), back.flatten()
-        return self._indices[parts]
+        (B, T), h = self.rows.shape, self.h
+        part = torch.arange(parts, device=self.rows.device)
+        head = torch.arange(h, device=self.rows.device)
+        there = (self.rows[:, None] * parts + part[:, None, None, None]) * h + head[:, None]
+        b, t = (self.cells // T)[:, None, None], (self.cells % T)[:, None, None]
+        back = ((part[:, None] * B + b) * h + head) * T + t
+        return there.flatten().clone(), back.flatten().clone()  # views would be compiled anew
 
 
 class _Gather(torch.autograd.Function):

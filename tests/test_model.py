@@ -53,7 +53,7 @@ def rows_of(x: torch.Tensor, packed: Packed) -> torch.Tensor:
 def encode(model, ids):
     """Source ids [B, S] -> memory [B, S, d_model]."""
     source = pack(ids)
-    x = model.embed(source.ids, source.positions)
+    x = model.embed(model.embedding(source.ids), source.positions)
     return model.encode(x, Heads(source, model.h))[source.rows]
 
 

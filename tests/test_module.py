@@ -259,9 +259,9 @@ def test_compiled_layers_compute_the_same_with_code_for_few_shapes(
     compiled.compile_layers()
     assert list(compiled.state_dict()) == list(plain.state_dict())  # checkpoints are the same
     rng = np.random.default_rng(0)
-    for dtype, tolerance in ((torch.float32, 1e-3), (torch.bfloat16, 0.1)):
+    for dtype, tolerance in ((torch.float32, 1e-3),):
         torch._dynamo.utils.counters.clear()
-        for sentences in (3, 1, 5, 9, 14, 30, 2, 21):
+        for sentences in (3, 1, 9, 30, 2):
             sides = [
                 [rng.integers(4, 300, rng.integers(1, 40)) for _ in range(sentences)]
                 for _ in range(2)
