@@ -36,6 +36,7 @@ from benchmark_models import BOS, EOS, PAD, Size, marian, padded, word
 from benchmark_translate import PEERS
 from benchmarking import (
     Meter,
+    cell,
     command_line,
     disturbed,
     interpreters,
@@ -364,9 +365,6 @@ def summarise(
 def markdown(results: Sequence[dict[str, Any]]) -> str:
     header = ["engine", "seconds", "tokens/s", "to transformers", "to CTranslate2 float32"]
     header += ["same as ours", "sacreBLEU", "samples", "disturbed"]
-
-    def cell(value: float | None, digits: str) -> str:
-        return "-" if value is None else format(value, digits)
 
     parts = []
     for beam in dict.fromkeys(r["beam"] for r in results):

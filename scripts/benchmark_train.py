@@ -63,6 +63,7 @@ from benchmark_work import (
 )
 from benchmarking import (
     Sample,
+    cell,
     command_line,
     interpreters,
     machine,
@@ -166,9 +167,6 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
     header += ["to transformers bfloat16", "of matrix rate", "MB", "dropout, millions"]
     header += ["samples", "disturbed"]
 
-    def text(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
     parts = []
     for size in dict.fromkeys(r["size"] for r in results):
         rows = [
@@ -176,11 +174,11 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
                 r["engine"],
                 f"{r['median']:.0f}",
                 f"{r['least']:.0f}-{r['most']:.0f}",
-                text(r["to_best_float32_peer"], ".2f"),
-                text(r["to_transformers_bfloat16"], ".2f"),
-                text(r["share_of_matrix_rate"], ".0%"),
+                cell(r["to_best_float32_peer"], ".2f"),
+                cell(r["to_transformers_bfloat16"], ".2f"),
+                cell(r["share_of_matrix_rate"], ".0%"),
                 f"{r['memory_mb']:.0f}",
-                text(r["dropout_elements"] and r["dropout_elements"] / 1e6, ".1f"),
+                cell(r["dropout_elements"] and r["dropout_elements"] / 1e6, ".1f"),
                 r["samples"],
                 r["disturbed"],
             ]

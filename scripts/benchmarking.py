@@ -106,6 +106,11 @@ def typical(samples: Sequence[Sample], key: str = "tokens_per_second") -> dict[s
     }
 
 
+def cell(value: float | None, form: str) -> str:
+    """A number as a table shows it, and a dash where there is none."""
+    return "-" if value is None else format(value, form)
+
+
 def ratio(value: float, reference: float | None) -> float | None:
     return round(value / reference, 3) if reference else None
 
