@@ -5,6 +5,7 @@ import logging
 import os
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -14,7 +15,7 @@ from mt.batching import Batch, TokenBudgetSampler, collate
 from mt.corpus import Cleaning, PreparedCorpus
 from mt.processes import begin_worker
 from mt.sources import Source
-from mt.tokenizer import Tokenizer
+from mt.tokenizer import UNK, Tokenizer
 
 log = logging.getLogger("mt")
 
@@ -27,7 +28,10 @@ class TranslationData(pl.LightningDataModule):
 
     ``max_tokens`` bounds the padded tokens a side in a batch; ``cleaning`` is for training,
     validation drops only what is empty or too long. ``limit`` takes the first pairs of the
-    training split, ``validation_limit`` of the validation split.
+    training split, ``validation_limit`` of the validation split. ``bpe_dropout`` is the chance of
+    a merge left out whenever a training batch is made (``Tokenizer.sample``).
+
+    Raises ValueError when that is no such chance.
     """
 
     def __init__(
@@ -41,8 +45,14 @@ class TranslationData(pl.LightningDataModule):
         workers: int = 0,
         limit: int | None = None,
         validation_limit: int | None = None,
+        bpe_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if not isinstance(bpe_dropout, int | float) or not 0 <= bpe_dropout < 1:
+            raise ValueError(
+                f"bpe_dropout={bpe_dropout!r}: must be a number from 0 up to, not including, 1"
+            )
+        self.bpe_dropout = bpe_dropout
         self.source, self.tokenizer, self.cleaning = source, tokenizer, cleaning
         self.max_tokens, self.cache_dir, self.seed = max_tokens, cache_dir, seed
         self.workers, self.limit, self.validation_limit = workers, limit, validation_limit
@@ -84,10 +94,11 @@ class TranslationData(pl.LightningDataModule):
             f"an epoch is {len(sampler):,} batches of at most {self.max_tokens:,} tokens a side "
             f"on each of {sampler.world_size} device(s), {sampler.left_over} batch(es) left over"
         )
-        return self._loader(self.train, sampler)
+        sampling = (self.tokenizer, self.bpe_dropout, self.seed) if self.bpe_dropout else None
+        return self._loader(_Batches(self.train, sampling), sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader(self.validation, self._validation_sampler)
+        return self._loader(_Batches(self.validation), self._validation_sampler)
 
     def _sampler(self, prepared: PreparedCorpus, shuffle: bool) -> TokenBudgetSampler:
         assert self.trainer is not None
@@ -100,10 +111,10 @@ class TranslationData(pl.LightningDataModule):
             shuffle=shuffle,
         )
 
-    def _loader(self, prepared: PreparedCorpus, sampler: TokenBudgetSampler) -> DataLoader[Batch]:
+    def _loader(self, batches: "_Batches", sampler: TokenBudgetSampler) -> DataLoader[Batch]:
         # batch_size=None: the sampler's lists go to the data set whole, which collates them.
         return DataLoader(
-            _Batches(prepared),
+            batches,
             sampler=sampler,
             batch_size=None,
             num_workers=self.workers,
@@ -141,8 +152,29 @@ class TranslationData(pl.LightningDataModule):
 
 
 class _Batches(Dataset[Batch]):
-    def __init__(self, prepared: PreparedCorpus) -> None:
-        self.prepared = prepared
+    """``sampling``: tokenizer, the chance of a merge left out, seed; None: no sampling."""
+
+    def __init__(
+        self, prepared: PreparedCorpus, sampling: tuple[Tokenizer, float, int] | None = None
+    ) -> None:
+        self.prepared, self.sampling = prepared, sampling
 
     def __getitem__(self, indices: list[int]) -> Batch:
-        return collate(*self.prepared.fetch(indices))
+        src, tgt = self.prepared.fetch(indices)
+        if self.sampling is None:
+            return collate(src, tgt)
+        # The batch's own seed: the same again when a run resumes or other workers make it.
+        entropy = np.random.SeedSequence((self.sampling[2], *indices))
+        seeds = entropy.generate_state(2).tolist()
+        return collate(self._sample(src, seeds[0]), self._sample(tgt, seeds[1]))
+
+    def _sample(self, rows: list[np.ndarray], seed: int) -> list[np.ndarray]:
+        """The same sentences in other pieces; one with a character of no piece stays as it is."""
+        assert self.sampling is not None
+        tokenizer, dropout, _ = self.sampling
+        texts = tokenizer.decode([row.tolist() for row in rows])
+        sampled = tokenizer.sample(texts, dropout, seed)
+        return [
+            row if UNK in row else np.array(ids, dtype=row.dtype)
+            for row, ids in zip(rows, sampled, strict=True)
+        ]

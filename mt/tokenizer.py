@@ -52,6 +52,22 @@ class Tokenizer:
         """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
         return self._processor.encode([_one_line(sentence) for sentence in sentences])
 
+    def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
+        """As ``encode``, but each merge of pieces is left out with probability ``dropout``.
+
+        BPE-dropout (Provilkov et al. 2020): words come in ever other pieces, none of which is
+        rare, and more of them. The same ``seed``, below 2**32, gives the same pieces.
+        """
+        # SentencePiece seeds each of its threads once, when it begins: a list has a new one.
+        sentencepiece.set_random_generator_seed(seed)
+        return self._processor.encode(
+            [_one_line(sentence) for sentence in sentences],
+            enable_sampling=True,
+            alpha=dropout,
+            nbest_size=-1,
+            num_threads=1,
+        )
+
     def decode(self, ids: list[list[int]]) -> list[str]:
         """The text of each list of ids; special ids leave no trace."""
         return self._processor.decode([[i for i in row if i not in SPECIAL] for row in ids])

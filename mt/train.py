@@ -114,6 +114,7 @@ def make_data(cfg: DictConfig, source: Source, tok: Tokenizer, max_tokens: int) 
         cfg.data.workers,
         cfg.data.limit,
         cfg.data.validation_limit,
+        cfg.tokenizer.bpe_dropout,
     )
 
 

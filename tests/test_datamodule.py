@@ -4,13 +4,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from mt import phrasebook
 from mt.batching import Batch
 from mt.corpus import Cleaning
-from mt.datamodule import TranslationData
+from mt.datamodule import TranslationData, _Batches
 from mt.sources import Phrasebook
 from mt.tokenizer import EOS, Tokenizer
 
@@ -55,6 +56,51 @@ def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) ->
         found.append([batch.src.ids for batch in module.train_dataloader()])
     assert len(found[0]) == len(found[1])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_bpe_dropout_splits_the_same_sentences_anew_in_training_alone(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    def batches(dropout: float, epochs: int = 1, workers: int = 0) -> list[Batch]:
+        module = data(bpe, tmp_path, bpe_dropout=dropout, workers=workers)
+        module.setup("fit")
+        loader = module.train_dataloader()
+        return [batch for _ in range(epochs) for batch in loader]
+
+    def texts(batches: list[Batch]) -> list[str]:
+        rows = [row for batch in batches for row in batch.src.padded().tolist()]
+        rows += [row for batch in batches for row in batch.tgt.padded().tolist()]
+        return sorted(bpe.decode(rows))
+
+    plain, sampled = batches(0.0), batches(0.3, epochs=2)
+    once, twice = sampled[: len(plain)], sampled[len(plain) :]
+    assert texts(once) == texts(twice) == texts(plain)
+    tokens = [sum(batch.src.tokens for batch in some) for some in (plain, once, twice)]
+    assert tokens[1] > 1.2 * tokens[0]
+    assert tokens[1] != tokens[2]  # other pieces in another epoch
+    assert all(batch.tgt.tokens == len(batch.labels) for batch in once)
+    again = batches(0.3, workers=2)
+    assert all(torch.equal(a.src.ids, b.src.ids) for a, b in zip(once, again, strict=True))
+    assert all(torch.equal(a.labels, b.labels) for a, b in zip(once, again, strict=True))
+    module = data(bpe, tmp_path, bpe_dropout=0.3)
+    module.setup("fit")
+    rows = [row for batch in module.val_dataloader() for row in sentences(batch)]
+    validation = [source for source, _ in phrasebook.load("validation")[:40]]
+    assert sorted(rows) == sorted((*ids, EOS) for ids in bpe.encode(validation))
+
+
+def test_a_sentence_with_a_character_of_no_piece_stays_as_it_is(bpe: Tokenizer) -> None:
+    rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where is the 犬?", "Where is it?"])]
+    batches = _Batches(SimpleNamespace(fetch=lambda _: (rows, rows)), (bpe, 0.9, 1))  # type: ignore[arg-type]
+    found = batches[[0, 1]].src.padded()
+    assert found[0][: len(rows[0])].tolist() == rows[0].tolist()
+    assert (found[1] != 0).sum() > len(rows[1]) + 1
+
+
+@pytest.mark.parametrize("wrong", [1, -0.1, "much"])
+def test_bpe_dropout_is_a_probability(bpe: Tokenizer, tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="bpe_dropout="):
+        data(bpe, tmp_path, bpe_dropout=wrong)
 
 
 def test_ranks_share_the_epoch_and_the_validation(bpe: Tokenizer, tmp_path: Path) -> None:

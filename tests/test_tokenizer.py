@@ -247,3 +247,13 @@ def test_a_model_with_other_special_ids_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"absent\.model"):
         Tokenizer.load(tmp_path / "absent.model")
+
+
+def test_sampled_pieces_spell_the_same_text_and_follow_from_the_seed(bpe: Tokenizer) -> None:
+    lines = ["Where do you live?", "My sister bought a new red bicycle."] * 20
+    assert bpe.sample(lines, 0.0, seed=1) == bpe.encode(lines)
+    sampled = bpe.sample(lines, 0.5, seed=1)
+    assert bpe.decode(sampled) == lines
+    assert bpe.sample(lines, 0.5, seed=1) == sampled != bpe.sample(lines, 0.5, seed=2)
+    assert sum(map(len, sampled)) > 1.2 * sum(map(len, bpe.encode(lines)))
+    assert len({tuple(ids) for ids in sampled}) > 10  # equal lines come in different pieces
