@@ -1,11 +1,14 @@
-"""python -m mt.evaluate: BLEU evaluation runs as conf/evaluate.yaml says (Hydra).
+"""python -m mt.evaluate: evaluation runs as conf/evaluate.yaml says (Hydra).
 
 Translates a test set with each beam size asked for, prints every score with its signature, and
-writes hypotheses and report.json to the run directory.
+writes to the run directory hypotheses, scores sentence by sentence, report.json, report.md and
+pictures.png. ``compare=[A,B]`` sets two such reports side by side instead.
 """
 
-import json
+import contextlib
 import logging
+import platform
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -13,14 +16,18 @@ from typing import Any
 
 import hydra
 import sacrebleu
+import sacremoses
 import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from mt import checkpoint, cli, corpus, metrics
+from mt import checkpoint, cli, compare, corpus, metrics, pictures
+from mt import report as reports
 from mt.search import SearchOptions
 from mt.sources import SPLITS, make_source
-from mt.translator import Translator, default_workers, pick_device
+from mt.translator import Translation, Translator, default_workers, pick_device
+
+log = logging.getLogger("mt.evaluate")
 
 
 def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
@@ -38,52 +45,33 @@ def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     return *corpus.texts(source, cfg.split, cfg.limit), name
 
 
-def evaluate(
-    translator: Translator,
-    sources: list[str],
-    references: list[str],
-    options: SearchOptions,
-    batch_size: int,
-    german: bool,
-) -> tuple[list[str], dict[str, Any]]:
-    """Hypotheses, and their scores and speed; tokens are the model's, eos counted."""
+def translate(
+    translator: Translator, sources: list[str], options: SearchOptions, batch_size: int
+) -> tuple[list[Translation], dict[str, Any]]:
+    """The translations, and how fast they came; tokens are the model's, eos counted."""
     start = time.perf_counter()
     with tqdm(total=len(sources), unit=" sentences", disable=None) as bar:
         results = translator.translate(
             sources, options, batch_size=batch_size, on_progress=bar.update
         )
     seconds = time.perf_counter() - start
-    hypotheses = [result.text for result in results]
     tokens = sum(result.tokens for result in results)
-    return hypotheses, {
-        "beam_size": options.beam_size,
-        "alpha": options.alpha,
-        "scores": [score._asdict() for score in metrics.all_scores(hypotheses, references, german)],
+    return results, {
         "output_tokens": tokens,
         "seconds": round(seconds, 3),
         "tokens_per_second": round(tokens / seconds, 1),
     }
 
 
-def render(report: dict[str, Any]) -> str:
-    """The report for a terminal: a row a score, a column a search, then the signatures."""
-    runs = report["runs"]
-    names = ["greedy" if r["beam_size"] == 1 else f"beam {r['beam_size']}" for r in runs]
-    lines = [
-        f"model   {report['model']} (sha256 {report['model_sha256'][:12]})",
-        f"data    {report['data']}: {report['sentences']:,} sentences, "
-        f"{report['source_tokens']:,} source tokens",
-        "",
-        " " * 32 + "".join(f"{name:>12}" for name in names),
-    ]
-    for i, score in enumerate(runs[0]["scores"]):
-        values = "".join(f"{run['scores'][i]['value']:12.2f}" for run in runs)
-        lines.append(f"{score['name']:<32}{values}")
-    for key, label in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
-        lines.append(f"{label:<32}" + "".join(f"{run[key]:12,.0f}" for run in runs))
-    lines += ["", "signatures"]
-    lines += [f"  {score['name']}: {score['signature']}" for score in runs[0]["scores"]]
-    return "\n".join(lines)
+def machine(device: torch.device) -> str:
+    """What computes, in words; not whose it is."""
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    threads = torch.get_num_threads()
+    cpu += f", {threads} thread{'s' if threads > 1 else ''}"
+    return f"{torch.cuda.get_device_name(device)}; {cpu}" if device.type == "cuda" else cpu
 
 
 def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
@@ -103,6 +91,8 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     if not sizes or len(set(sizes)) < len(sizes):
         raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
     options = [SearchOptions(size, cfg.search.alpha) for size in sizes]
+    if not isinstance(cfg.tokenized, bool):
+        raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
     device = pick_device(str(cfg.device))
     loaded = checkpoint.load(path, device)
     translator = Translator(
@@ -115,30 +105,55 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     sources, references, name = read_test_set(cfg)
     languages = loaded.config.get("languages") or ["en", "de"]
     _check_languages(cfg, languages)
-    german = languages[1] == "de" or not languages[1].isalpha()  # a column's number says nothing
+    target = languages[1] if languages[1].isalpha() else "de"  # a column's number says nothing
+    if not cfg.tokenized and metrics.look_tokenized(references):
+        log.warning("the references look tokenised: tokenized=true scores such text as it is")
+    comet = metrics.Comet(str(cfg.comet), device.type == "cuda") if cfg.comet else None
     report: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "command": shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]]),
+        "machine": machine(device),
         "model": str(path),
         "model_sha256": checkpoint.digest(path),
         "model_config": loaded.config,
         "data": name,
         "sentences": len(sources),
         "source_tokens": sum(len(ids) + 1 for ids in loaded.tokenizer.encode(sources)),
+        "source_sha256": reports.digest(sources),
+        "reference_sha256": reports.digest(references),
+        "target": target,
+        "tokenized": cfg.tokenized,
         "config": OmegaConf.to_container(cfg, resolve=True),
-        "versions": {"torch": torch.__version__, "sacrebleu": sacrebleu.__version__},
+        "versions": {
+            "torch": torch.__version__,
+            "sacrebleu": sacrebleu.__version__,
+            "sacremoses": sacremoses.__version__,
+        },
         "runs": [],
     }
     run_dir.mkdir(parents=True, exist_ok=True)
+    sentences = []
     for option in options:
-        hypotheses, result = evaluate(
-            translator, sources, references, option, cfg.search.batch_size, german
-        )
-        file = run_dir / f"hypotheses.beam{option.beam_size}.txt"
-        file.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
-        report["runs"].append(result | {"hypotheses": file.name})
-    print(render(report))
-    partial = run_dir / ".report.json"
-    partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    partial.replace(run_dir / "report.json")
+        results, speed = translate(translator, sources, option, cfg.search.batch_size)
+        hypotheses = [result.text for result in results]
+        scores, rows = reports.score(sources, references, hypotheses, target, cfg.tokenized, comet)
+        for row, result in zip(rows, results, strict=True):
+            row["log_prob"] = round(result.log_prob, 4)
+        names = {
+            "hypotheses": f"hypotheses.beam{option.beam_size}.txt",
+            "sentence_scores": f"sentences.beam{option.beam_size}.jsonl",
+        }
+        reports.write(run_dir / names["hypotheses"], "".join(f"{line}\n" for line in hypotheses))
+        reports.write_rows(run_dir / names["sentence_scores"], rows)
+        search = {"beam_size": option.beam_size, "alpha": option.alpha}
+        report["runs"].append(search | scores | speed | names)
+        sentences.append(rows)
+    print(reports.render(report))
+    reports.write(run_dir / "report.md", reports.markdown(report, sentences[-1]))
+    pictures.draw_evaluation(
+        run_dir / "pictures.png", report, sentences, pictures.learning_curves(path)
+    )
+    reports.write_json(run_dir / "report.json", report)
     print(f"\nreport  {run_dir}/report.json")
 
 
@@ -147,7 +162,11 @@ def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
     run_dir = cli.run_folder()
     with cli.setting_up("mt.evaluate", run_dir, *cli.USER_ERRORS):
-        run(cfg, run_dir)
+        if cfg.compare is None:
+            run(cfg, run_dir)
+        else:
+            given = cfg.compare
+            compare.run(list(given) if OmegaConf.is_list(given) else [given], run_dir)
 
 
 if __name__ == "__main__":

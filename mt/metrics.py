@@ -1,11 +1,22 @@
-"""BLEU, chrF and TER, each with the signature that says which one it is."""
+"""BLEU, chrF, TER and COMET, each with the signature that says which one it is.
 
+"BLEU" alone names no number: what was done to the text decides it. Every score here is a
+``Measure``, which knows that, under a name of its own.
+"""
+
+import hashlib
+import importlib.metadata
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-import sacrebleu.metrics
 import sacremoses
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
 
 
 class Score(NamedTuple):
@@ -14,54 +25,191 @@ class Score(NamedTuple):
     signature: str
 
 
-def bleu(hypotheses: list[str], references: list[str]) -> Score:
+@dataclass(frozen=True)
+class Measure:
+    """A score over a whole test set, with all that decides its value."""
+
+    name: str
+    about: str  # for people: what it is good for
+    metric: Callable[[], Metric]  # a new one of sacreBLEU's
+    prepare: Callable[[str], str] | None = None  # what is done to each line before
+    mark: str = ""  # how the signature tells of that
+
+    def texts(self, lines: list[str]) -> list[str]:
+        return lines if self.prepare is None else [self.prepare(line) for line in lines]
+
+    def signed(self, signature: object) -> str:
+        """sacreBLEU's signature, and what was done to the text before."""
+        if not self.mark:
+            return str(signature)
+        return f"{signature}|pre:{self.mark}|sacremoses:{sacremoses.__version__}"
+
+    def score(self, hypotheses: list[str], references: list[str]) -> Score:
+        """Sentence i of the one against i of the other.
+
+        Raises ValueError when the two differ in length or are empty.
+        """
+        if len(hypotheses) != len(references):
+            raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
+        if not hypotheses:
+            raise ValueError("nothing to score: no sentences")
+        metric = self.metric()
+        value = metric.corpus_score(self.texts(hypotheses), [self.texts(references)]).score
+        return Score(self.name, value, self.signed(metric.get_signature()))
+
+
+# ------------------------------------------------------------------------------- what is scored
+
+_WHOLE_WORDS: dict[str, Any] = {"tokenize": "none", "force": True}  # tokenised before
+
+
+def measures(target: str = "de", tokenized: bool = False) -> list[Measure]:
+    """All that fit the text and its language; the first is the one to look at first.
+
+    ``tokenized`` text is scored as it is, and once more with its tokens put together again. The
+    compound-split BLEU is for German alone.
+    """
+    chrf = Measure("chrF", "F-score of character n-grams (Popović 2015)", CHRF)
+    ter = Measure("TER", "edits for a hundred words: less is better (Snover et al. 2006)", TER)
+    if tokenized:
+        as_given = Measure(
+            "tokenised BLEU, as given",
+            "BLEU of the tokens of the file: comparable only between files tokenised alike",
+            partial(BLEU, **_WHOLE_WORDS),
+        )
+        detokenized = Measure(
+            "sacreBLEU, detokenised",
+            "sacreBLEU when Moses has put the tokens of both sides together again",
+            partial(BLEU, force=True),
+            Detokenized(target),
+            f"detok-moses-{target}",
+        )
+        return [as_given, chrf, ter, detokenized]
+    plain = Measure(
+        "sacreBLEU",
+        "BLEU of text as people write it (Post 2018): the one to compare between papers",
+        partial(BLEU, force=True),
+    )
+    lc_tok = Measure(
+        "lc-tok BLEU",
+        "BLEU of lowercased, normalised, tokenised text: what published Multi30k figures are",
+        partial(BLEU, lowercase=True, smooth_method="none", **_WHOLE_WORDS),
+        LcNormTok(target),
+        f"lc+norm+moses-{target}",
+    )
+    return [plain, chrf, ter, *([_compound_split()] if target == "de" else []), lc_tok]
+
+
+def _compound_split() -> Measure:
+    """Tokenised BLEU with compounds split, as the paper's English-German results were computed.
+
+    Steps of tensor2tensor's get_ende_bleu.sh: plain punctuation for Unicode's, the Moses
+    tokenizer for German, hyphenated compounds split at ##AT##-##AT##, BLEU without smoothing.
+    """
+    return Measure(
+        "tokenised BLEU, compound-split",
+        "what the paper's 27.3 and 28.4 are; higher than sacreBLEU, and not to be compared with it",
+        partial(BLEU, smooth_method="none", **_WHOLE_WORDS),
+        _CompoundSplitter(),
+        "moses-de+at",
+    )
+
+
+def all_scores(
+    hypotheses: list[str], references: list[str], target: str = "de", tokenized: bool = False
+) -> list[Score]:
+    """Every score of a translated test set, in the order of ``measures``."""
+    return [each.score(hypotheses, references) for each in measures(target, tokenized)]
+
+
+def bleu(hypotheses: list[str], references: list[str], force: bool = False) -> Score:
     """Cased sacreBLEU over detokenised text (Post 2018): the one to compare between papers.
 
-    This and every other score raises ValueError when the two lists differ in length or are empty.
+    sacreBLEU warns of text that looks tokenised unless ``force``; the score is the same.
     """
-    return _score("sacreBLEU", sacrebleu.metrics.BLEU(), hypotheses, references)
+    measure = Measure("sacreBLEU", "", partial(BLEU, force=force))
+    return measure.score(hypotheses, references)
 
 
-def all_scores(hypotheses: list[str], references: list[str], german: bool = True) -> list[Score]:
-    """Every score of a translated test set, sentence i of the one against i of the other.
+def compound_split_bleu(hypotheses: list[str], references: list[str]) -> Score:
+    """The measure of the paper's English-German results."""
+    return _compound_split().score(hypotheses, references)
 
-    The compound-split BLEU is among them only when the target language is ``german``.
+
+# ------------------------------------------------------------------------- sentence by sentence
+
+
+def sentence_scores(
+    hypotheses: list[str], references: list[str], tokenized: bool = False
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """BLEU, chrF and TER of every sentence, and the signatures of the three.
+
+    BLEU counts n-grams up to the sentence's own length (effective order), else short ones had none.
     """
-    scores = [
-        bleu(hypotheses, references),
-        _score("chrF", sacrebleu.metrics.CHRF(), hypotheses, references),
-        _score("TER", sacrebleu.metrics.TER(), hypotheses, references),
-    ]
-    return [*scores, compound_split_bleu(hypotheses, references)] if german else scores
+    kinds: dict[str, Any] = {
+        "bleu": BLEU(effective_order=True, **(_WHOLE_WORDS if tokenized else {"force": True})),
+        "chrf": CHRF(),
+        "ter": TER(),
+    }
+    pairs = list(zip(hypotheses, references, strict=True))
+    scores = {
+        name: [
+            metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs
+        ]
+        for name, metric in kinds.items()
+    }
+    return scores, {name: str(metric.get_signature()) for name, metric in kinds.items()}
+
+
+def token_counts(hypotheses: list[str], references: list[str], tokenized: bool) -> tuple[int, int]:
+    """Tokens of all hypotheses and of all references, as BLEU counts them."""
+    metric = BLEU(**_WHOLE_WORDS) if tokenized else BLEU(force=True)
+    counted = metric.corpus_score(hypotheses, [references])
+    return counted.sys_len, counted.ref_len
+
+
+def look_tokenized(lines: list[str]) -> bool:
+    """Whether most full stops at a line's end stand alone, as only a tokenizer puts them."""
+    stops = [line for line in lines if line.endswith(".")]
+    return sum(line.endswith(" .") for line in stops) > len(stops) / 2
 
 
 def pairwise_chrf(texts: list[str]) -> np.ndarray:
     """chrF of text i when text j is its reference: [i, j], from 0 to 100."""
-    chrf = sacrebleu.metrics.CHRF()
+    chrf = CHRF()
     different = sorted(set(texts))
     table = np.array([[chrf.sentence_score(a, [b]).score for b in different] for a in different])
     which = [different.index(text) for text in texts]
     return table[np.ix_(which, which)]
 
 
-def compound_split_bleu(hypotheses: list[str], references: list[str]) -> Score:
-    """Tokenised BLEU with compounds split, as the paper's English-German results were computed.
+# -------------------------------------------------------------------------- forms of text
 
-    Steps of tensor2tensor's get_ende_bleu.sh: plain punctuation for Unicode's, the Moses
-    tokenizer for German, hyphenated compounds split at ##AT##-##AT##, BLEU without smoothing.
-    On newstest2014 it comes out higher than cased sacreBLEU; the two must not be compared.
+
+class LcNormTok:
+    """A raw line -> lowercased, punctuation normalised, tokenised and escaped by Moses' rules.
+
+    That is the form of the ``lc.norm.tok`` files that come with Multi30k.
     """
-    split = _CompoundSplitter()
-    metric = sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
-    score = _score(
-        "tokenised BLEU, compound-split",
-        metric,
-        [split(line) for line in hypotheses],
-        [split(line) for line in references],
-    )
-    return score._replace(
-        signature=f"{score.signature}|pre:moses-de+at|sacremoses:{sacremoses.__version__}"
-    )
+
+    def __init__(self, lang: str) -> None:
+        self._normalizer = sacremoses.MosesPunctNormalizer(lang=lang)
+        self._tokenizer = sacremoses.MosesTokenizer(lang=lang)
+
+    def __call__(self, line: str) -> str:
+        # Moses' scripts see the line break too: a full stop and a quote before it change places.
+        plain = self._normalizer.normalize(line.lower() + "\n")
+        return str(self._tokenizer.tokenize(plain, return_str=True))
+
+
+class Detokenized:
+    """A line of tokens -> text as people write it, by Moses' rules; its escapes are undone."""
+
+    def __init__(self, lang: str) -> None:
+        self._detokenizer = sacremoses.MosesDetokenizer(lang=lang)
+
+    def __call__(self, line: str) -> str:
+        return str(self._detokenizer.detokenize(line.split()))
 
 
 class _CompoundSplitter:
@@ -75,12 +223,50 @@ class _CompoundSplitter:
         return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", tokens)
 
 
-def _score(
-    name: str, metric: sacrebleu.metrics.base.Metric, hypotheses: list[str], references: list[str]
-) -> Score:
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
-    if not hypotheses:
-        raise ValueError("nothing to score: no sentences")
-    value = metric.corpus_score(hypotheses, [references]).score
-    return Score(name, value, str(metric.get_signature()))
+# ------------------------------------------------------------------------------------- COMET
+
+
+class Comet:
+    """A learned score (Rei et al. 2020) of translations that also sees their sources.
+
+    ``model`` is a COMET checkpoint's file, or a model's name, which the package finds where it has
+    downloaded it. Raises ValueError when there is no such package or model.
+    """
+
+    def __init__(self, model: str, gpu: bool = False) -> None:
+        try:
+            import comet
+        except ImportError as error:
+            missing = "" if error.name == "comet" else f" whole ({error})"
+            raise ValueError(
+                f"comet={model}: COMET is not installed{missing}: pip install unbabel-comet"
+            ) from None
+        try:
+            path = model if Path(model).is_file() else comet.download_model(model)
+            self._model = comet.load_from_checkpoint(path)
+        except Exception as error:  # the package raises Exception itself, and its libraries theirs
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(
+                f"comet={model}: no such COMET model can be loaded: {reason}"
+            ) from None
+        try:
+            version = importlib.metadata.version("unbabel-comet")
+        except importlib.metadata.PackageNotFoundError:
+            version = "unknown"
+        sha256 = hashlib.sha256()
+        with Path(path).open("rb") as stream:
+            while block := stream.read(2**20):
+                sha256.update(block)
+        name = Path(model).name if path == model else model
+        self.signature = f"comet:{version}|model:{name}|sha256:{sha256.hexdigest()[:12]}"
+        self._gpus = int(gpu)
+
+    def __call__(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> tuple[Score, list[float]]:
+        """The score of the whole, and of every sentence."""
+        triples = zip(sources, hypotheses, references, strict=True)
+        samples = [{"src": src, "mt": mt, "ref": ref} for src, mt, ref in triples]
+        found = self._model.predict(samples, batch_size=16, gpus=self._gpus)
+        scores = [float(score) for score in found.scores]
+        return Score("COMET", float(found.system_score), self.signature), scores

@@ -226,7 +226,8 @@ class TranslationModule(pl.LightningModule):
         hypotheses = [""] * len(sources)
         for r in range(ranks):
             hypotheses[r::ranks] = shares[r]
-        return metrics.bleu(hypotheses, references).value
+        # Of a corpus that is tokenised, sacreBLEU would warn at every validation.
+        return metrics.bleu(hypotheses, references, force=True).value
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam and the learning rate of 5.3; no weight decay."""

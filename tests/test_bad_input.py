@@ -369,6 +369,8 @@ def test_a_broken_model(
         ("split=train", r"data.train is not set"),
         ("src=corpus/test.en", r"src and ref go together"),
         ("ref=corpus/test.de", r"src and ref go together"),
+        ("tokenized=perhaps", r"tokenized='perhaps': must be true or false"),
+        ("compare=[corpus,gone]", r"corpus: no report there"),
         ("device=banana", r"device 'banana' cannot be used"),
         ("device=null", r"device 'None' cannot be used"),
         ("model_path=5", r"5: no such model"),

@@ -1,5 +1,6 @@
 """python -m mt.evaluate: scores with their signatures, hypotheses, a report that says it all."""
 
+import hashlib
 import json
 import os
 import re
@@ -11,17 +12,33 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+import sacremoses
 import torch
 from conftest import MAX_LENGTH, PAIRS, Done, write_lines
 
-from mt import checkpoint, metrics, phrasebook
+from mt import checkpoint, metrics, phrasebook, pictures
 from mt import tokenizer as tokenizers
 from mt.translator import Translator
 
 ROOT = Path(checkpoint.__file__).parents[1]
 RunModule = Callable[..., Done]
 TEST = PAIRS[6:10]  # the test split of corpus_folder
-NAMES = ["sacreBLEU", "chrF", "TER", "tokenised BLEU, compound-split"]
+NAMES = ["sacreBLEU", "chrF", "TER", "tokenised BLEU, compound-split", "lc-tok BLEU"]
+FILES = [
+    "hypotheses.beam1.txt",
+    "hypotheses.beam4.txt",
+    "report.json",
+    "report.md",
+    "sentences.beam1.jsonl",
+    "sentences.beam4.jsonl",
+]
+
+
+@pytest.fixture(autouse=True)
+def _quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/test_pictures.py draws real ones."""
+    for name in ("draw_evaluation", "draw_comparison"):
+        monkeypatch.setattr(pictures, name, lambda path, *_: path.write_bytes(b"picture"))
 
 
 @pytest.fixture
@@ -57,7 +74,7 @@ def test_what_a_run_leaves(evaluate: RunModule, tmp_path: Path, model_folder: Pa
     done = evaluate()
     assert (done.code, done.err) == (0, "")
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert written == ["hypotheses.beam1.txt", "hypotheses.beam4.txt", "report.json"]
+    assert written == sorted([*FILES, "pictures.png"])
     translator = Translator.load(model_folder, "cpu")
     for beam_size in (1, 4):
         results = translator.translate([en for en, _ in TEST], beam_size=beam_size)
@@ -79,7 +96,94 @@ def test_the_report_says_all(evaluate: RunModule, tmp_path: Path, model_folder: 
     assert report["config"]["search"] == {"beam_size": [1, 4], "alpha": 0.7, "batch_size": 64}
     assert report["config"]["data"]["test"] == "corpus/test"
     assert report["config"]["data"]["cache_dir"] == str(tmp_path / "cache")  # resolved
-    assert report["versions"] == {"torch": torch.__version__, "sacrebleu": sacrebleu.__version__}
+    assert report["versions"] == {
+        "torch": torch.__version__,
+        "sacrebleu": sacrebleu.__version__,
+        "sacremoses": sacremoses.__version__,
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", report["date"])
+    assert report["command"].startswith("python -m mt.evaluate data=files ")
+    assert "search.alpha=0.7" in report["command"]
+    assert re.search(r"\w.*, \d+ threads?$", report["machine"])
+    for side, suffix in (("source", "en"), ("reference", "de")):
+        content = (tmp_path / "corpus" / f"test.{suffix}").read_bytes()
+        assert report[f"{side}_sha256"] == hashlib.sha256(content).hexdigest()
+    assert (report["target"], report["tokenized"]) == ("de", False)
+
+
+def test_sentence_by_sentence(evaluate: RunModule, tmp_path: Path, model_folder: Path) -> None:
+    evaluate("search.beam_size=4")
+    [run] = read_report(tmp_path)["runs"]
+    content = (tmp_path / "out" / run["sentence_scores"]).read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in content.split("\n")[:-1]]
+    results = Translator.load(model_folder, "cpu").translate([en for en, _ in TEST], beam_size=4)
+    assert [(row["source"], row["reference"]) for row in rows] == TEST
+    assert [row["hypothesis"] for row in rows] == [result.text for result in results]
+    for row, result in zip(rows, results, strict=True):
+        assert row["log_prob"] == pytest.approx(result.log_prob, abs=1e-3)
+        expected = sacrebleu.sentence_chrf(row["hypothesis"], [row["reference"]]).score
+        assert row["chrf"] == round(expected, 4)
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert rows[0]["hypothesis"] in text
+    assert "| 6-10 |" in text or "| 1-5 |" in text
+
+
+def test_tokenised_text_is_scored_as_it_is(
+    evaluate: RunModule, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    form = metrics.LcNormTok("de")
+    write_lines(tmp_path / "tok.en", [en for en, _ in TEST])
+    write_lines(tmp_path / "tok.de", [form(de) for _, de in TEST])
+    files = ["src=tok.en", "ref=tok.de", "search.beam_size=1"]
+    done = evaluate(*files, "tokenized=true")
+    assert (done.code, done.err) == (0, "")
+    report = read_report(tmp_path)
+    names = ["tokenised BLEU, as given", "chrF", "TER", "sacreBLEU, detokenised"]
+    assert [score["name"] for score in report["runs"][0]["scores"]] == names
+    assert report["tokenized"] is True
+    assert not caplog.messages
+    evaluate(*files)
+    hint = "the references look tokenised: tokenized=true scores such text as it is"
+    assert caplog.messages == [hint]
+
+
+def test_comet_when_it_is_asked_for(
+    evaluate: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "comet", None)
+    done = evaluate("comet=some/model")
+    assert done.code == 2
+    assert done.err.startswith("mt.evaluate: error: comet=some/model: COMET is not installed")
+    assert not (tmp_path / "out").exists()
+
+
+def test_greedy_and_beam_are_compared(evaluate: RunModule, tmp_path: Path) -> None:
+    assert evaluate().code == 0
+    done = evaluate("compare=[out/hypotheses.beam1.txt,out]", "hydra.run.dir=compared")
+    assert (done.code, done.err) == (0, "")
+    content = json.loads((tmp_path / "compared" / "comparison.json").read_text(encoding="utf-8"))
+    assert (content["a"]["search"], content["b"]["search"]) == ("greedy", "beam 4")
+    for side, run in zip("ab", read_report(tmp_path)["runs"], strict=True):
+        found = [(score["name"], score[side]["score"]) for score in content["scores"]]
+        assert found == [(score["name"], pytest.approx(score["value"])) for score in run["scores"]]
+    assert [row for row in done.out.splitlines() if row.startswith("lc-tok BLEU")]
+    assert done.out.endswith("\ncomparison  compared/comparison.md\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("[gone,out]", "gone: no report there: name a folder that holds report.json"),
+        ("[out]", "compare=[out]: name two reports, as compare=[FOLDER_A,FOLDER_B]"),
+        ("out", "compare=[out]: name two reports, as compare=[FOLDER_A,FOLDER_B]"),
+    ],
+)
+def test_reports_that_are_not_there(
+    evaluate: RunModule, tmp_path: Path, given: str, message: str
+) -> None:
+    done = evaluate(f"compare={given}", "hydra.run.dir=outputs/compared")
+    assert done == (2, "", f"mt.evaluate: error: {message}\n")
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_greedy_and_beam_side_by_side(
@@ -238,7 +342,8 @@ def test_the_newest_model_is_the_default(
 
 
 def test_as_a_process(model_folder: Path, tmp_path: Path) -> None:
-    """Also, what is too long for the model is told."""
+    """Also, what is too long for the model is told, and that there is no matplotlib."""
+    write_lines(tmp_path / "without" / "matplotlib" / "__init__.py", ["raise ImportError"])
     write_lines(tmp_path / "some.en", ["The bear.", "the door " * 40, "The door."])
     write_lines(tmp_path / "some.de", ["Der Bär.", "die Tür " * 40, "Die Tür."])
     done = subprocess.run(
@@ -247,17 +352,19 @@ def test_as_a_process(model_folder: Path, tmp_path: Path) -> None:
             *(f"model_path={model_folder}", "device=cpu", "limit=2"),
         ],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path / 'without'}{os.pathsep}{ROOT}",
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0
     warning = r"mt\.evaluate: a line of \d+ tokens, .*\n"
-    assert re.fullmatch(f"({warning}){{2}}", done.stderr), done.stderr  # of greedy and of beam 4
+    no_pictures = r"mt\.evaluate: outputs/.*/pictures\.png is not drawn: .*\n"
+    twice = f"({warning}){{2}}{no_pictures}"  # of greedy and of beam 4
+    assert re.fullmatch(twice, done.stderr), done.stderr
     [folder] = (tmp_path / "outputs" / "evaluate").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "hypotheses.beam1.txt",
-        "hypotheses.beam4.txt",
-        "report.json",
-    ]
+    assert sorted(path.name for path in folder.iterdir()) == FILES
     assert done.stdout.endswith(f"\nreport  outputs/evaluate/{folder.name}/report.json\n")

@@ -76,7 +76,21 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cli",
         "metrics",
     },
-    "evaluate": {"checkpoint", "cli", "sources", "corpus", "translator", "search", "metrics"},
+    "report": {"metrics"},
+    "compare": {"metrics", "pictures", "report"},
+    "pictures": set(),
+    "evaluate": {
+        "checkpoint",
+        "cli",
+        "compare",
+        "corpus",
+        "metrics",
+        "pictures",
+        "report",
+        "search",
+        "sources",
+        "translator",
+    },
     "translate": {"checkpoint", "translator", "search", "files", "precision"},
 }
 ENTRY_POINTS = {"train", "evaluate", "translate"}

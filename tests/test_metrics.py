@@ -1,10 +1,17 @@
 """Scores of hand-made sentences, and the signatures that say which score it is."""
 
+import gzip
+import hashlib
 import math
+import sys
+import types
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sacrebleu
 import sacremoses
+from conftest import SHARED
 
 from mt import metrics
 from mt.metrics import Score
@@ -146,7 +153,13 @@ def test_compound_split_signature_says_what_was_done() -> None:
 def test_perfect_translations() -> None:
     values = {name: score.value for name, score in by_name(REFERENCES, REFERENCES).items()}
     assert values == pytest.approx(
-        {"sacreBLEU": 100, "chrF": 100, "TER": 0, "tokenised BLEU, compound-split": 100}
+        {
+            "sacreBLEU": 100,
+            "chrF": 100,
+            "TER": 0,
+            "tokenised BLEU, compound-split": 100,
+            "lc-tok BLEU": 100,
+        }
     )
 
 
@@ -156,11 +169,13 @@ def test_all_scores_agree_with_the_single_ones() -> None:
     assert metrics.compound_split_bleu(HYPOTHESES, REFERENCES) in scores
 
 
-def test_no_score_is_a_bare_bleu() -> None:
-    scores = metrics.all_scores(HYPOTHESES, REFERENCES)
-    assert len({score.name for score in scores}) == len({score.signature for score in scores}) == 4
-    assert "bleu" not in {score.name.lower() for score in scores}
-    assert all("version:" in score.signature for score in scores)
+@pytest.mark.parametrize("tokenized", [False, True])
+def test_no_score_is_a_bare_bleu(tokenized: bool) -> None:
+    scores = metrics.all_scores(HYPOTHESES, REFERENCES, tokenized=tokenized)
+    names, signatures = ({score[i] for score in scores} for i in (0, 2))
+    assert len(names) == len(signatures) == len(scores) == (4 if tokenized else 5)
+    assert "bleu" not in {name.lower() for name in names}
+    assert all("version:" in signature for signature in signatures)
 
 
 @pytest.mark.parametrize("measure", [metrics.all_scores, metrics.bleu, metrics.compound_split_bleu])
@@ -179,5 +194,203 @@ def test_sentences_must_match_one_to_one(measure, hypotheses, references, messag
 
 
 def test_compounds_are_split_in_german_alone():
-    names = [score.name for score in metrics.all_scores(["a b"], ["a b"], german=False)]
-    assert names == ["sacreBLEU", "chrF", "TER"]
+    names = [score.name for score in metrics.all_scores(["a b"], ["a b"], "en")]
+    assert names == ["sacreBLEU", "chrF", "TER", "lc-tok BLEU"]
+
+
+# Lowercased, normalised, tokenised: Multi30k's form
+
+
+@pytest.mark.parametrize(
+    ("lang", "line", "form"),
+    [
+        ("de", "Das ist GUT.", "das ist gut ."),
+        ("de", "Ein „Schild“ – ja!", "ein &quot; schild &quot; - ja !"),
+        ("de", "Am 3. Mai, 10.000 Euro.", "am 3. mai , 10.000 euro ."),
+        ("de", "Sie sagt: „Ja.“", "sie sagt : &quot; ja &quot; ."),  # Perl sees the line's end
+        ("en", "A woman's “sign.”", "a woman &apos;s &quot; sign . &quot;"),
+        ("en", "T-shirt & jeans", "t-shirt &amp; jeans"),
+        ("de", "", ""),
+        ("de", " ", ""),
+    ],
+)
+def test_lowercased_normalised_tokenised(lang: str, line: str, form: str) -> None:
+    assert metrics.LcNormTok(lang)(line) == form
+
+
+@pytest.mark.parametrize("lang", ["en", "de"])
+@pytest.mark.parametrize("split", ["val", "test_2016_flickr"])
+def test_every_line_of_multi30k_has_the_form_of_its_own_files(lang: str, split: str) -> None:
+    folder = SHARED / "data" / "multi30k"
+    raw, own = (folder / f"{split}{form}.{lang}.gz" for form in ("", ".lc.norm.tok"))
+    if not own.is_file():
+        pytest.skip(f"{own} is not here")
+    lines, expected = (
+        gzip.decompress(path.read_bytes()).decode().split("\n") for path in (raw, own)
+    )
+    form = metrics.LcNormTok(lang)
+    assert len(lines) > 900
+    assert [form(line) for line in lines] == expected
+
+
+def test_lc_tok_bleu_is_that_of_the_form() -> None:
+    hypotheses, references = ["EINE Frau – „Eva“ – lacht laut."], ["eine frau - Eva - lacht laut."]
+    score = by_name(hypotheses, references)["lc-tok BLEU"]
+    tokens = [metrics.LcNormTok("de")(line) for line in (*hypotheses, *references)]
+    assert tokens[0] == "eine frau - &quot; eva &quot; - lacht laut ."
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    assert score.value == metric.corpus_score(tokens[:1], [tokens[1:]]).score > 5
+    assert score.value > metrics.bleu(hypotheses, references).value
+    parts = score.signature.split("|")
+    assert {"case:lc", "tok:none", "smooth:none", "pre:lc+norm+moses-de"} <= set(parts)
+    assert f"sacremoses:{sacremoses.__version__}" in parts
+
+
+# Text that is tokenised already
+
+
+def test_tokenised_text_is_scored_as_it_is() -> None:
+    """Of five tokens the last is wrong, also where 13a would make more of them."""
+    hypotheses, references = ["a b c d,e x"], ["a b c d,e y"]
+    scores = {s.name: s for s in metrics.all_scores(hypotheses, references, tokenized=True)}
+    assert list(scores) == [
+        "tokenised BLEU, as given",
+        "chrF",
+        "TER",
+        "sacreBLEU, detokenised",
+    ]
+    given = scores["tokenised BLEU, as given"]
+    assert given.value == pytest.approx(LAST_OF_FIVE_WRONG)
+    assert "tok:none" in given.signature
+    assert metrics.bleu(hypotheses, references).value > given.value + 1
+
+
+def test_tokens_are_put_together_again_for_sacrebleu() -> None:
+    plain = (["Er sagt: „Guten Tag.“ Ja!"], ["Er sagte: „Guten Tag.“ Ja!"])
+    form = metrics.LcNormTok("de")
+    tokens = [[form(line) for line in side] for side in plain]
+    assert metrics.Detokenized("de")(tokens[0][0]) == 'er sagt: "guten tag". ja!'
+    score = metrics.all_scores(*tokens, tokenized=True)[-1]
+    back = [[metrics.Detokenized("de")(line) for line in side] for side in tokens]
+    assert score.value == sacrebleu.corpus_bleu(back[0], [back[1]]).score
+    assert "|tok:13a|" in score.signature
+    assert "|pre:detok-moses-de|" in score.signature
+
+
+@pytest.mark.parametrize(
+    ("lines", "tokenised"),
+    [
+        (["a b .", "c d .", "e"], True),
+        (["A b.", "C d.", "e f ."], False),
+        (["a b", ""], False),
+        ([], False),
+    ],
+)
+def test_what_looks_tokenised(lines: list[str], tokenised: bool) -> None:
+    assert metrics.look_tokenized(lines) is tokenised
+
+
+def test_sacrebleu_warns_of_tokenised_text_unless_forced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = ["a b c ."] * 100
+    assert metrics.bleu(lines, lines, force=True) == metrics.bleu(["a b c ."], ["a b c ."])
+    assert not caplog.records
+    metrics.bleu(lines, lines)
+    assert "tokenized period" in caplog.text
+
+
+# Sentence by sentence
+
+
+@pytest.mark.parametrize("tokenized", [False, True])
+def test_sentence_scores_are_sacrebleus(tokenized: bool) -> None:
+    scores, signatures = metrics.sentence_scores(HYPOTHESES, REFERENCES, tokenized)
+    metric = sacrebleu.BLEU(effective_order=True, tokenize="none" if tokenized else "13a")
+    for i, (hypothesis, reference) in enumerate(zip(HYPOTHESES, REFERENCES, strict=True)):
+        assert scores["bleu"][i] == metric.sentence_score(hypothesis, [reference]).score
+        assert scores["chrf"][i] == sacrebleu.sentence_chrf(hypothesis, [reference]).score
+        assert scores["ter"][i] == sacrebleu.sentence_ter(hypothesis, [reference]).score
+    assert "|eff:yes|" in signatures["bleu"]
+    assert f"|tok:{'none' if tokenized else '13a'}|" in signatures["bleu"]
+
+
+def test_tokens_are_counted_as_bleu_counts_them() -> None:
+    assert metrics.token_counts(["Ja, gut."], ["Ja, sehr gut."], tokenized=False) == (4, 5)
+    assert metrics.token_counts(["Ja, gut."], ["Ja, sehr gut."], tokenized=True) == (2, 3)
+
+
+@pytest.mark.parametrize("tokenized", [False, True])
+def test_blank_lines_are_scored(tokenized: bool) -> None:
+    for hypotheses, references in ((["", "a b"], ["a b", ""]), ([""], [""])):
+        for score in metrics.all_scores(hypotheses, references, tokenized=tokenized):
+            assert math.isfinite(score.value), score
+        metrics.sentence_scores(hypotheses, references, tokenized)
+    assert metrics.token_counts([""], [""], tokenized) == (0, 0)
+
+
+# COMET, by a stand-in for its package
+
+
+class StandIn(types.ModuleType):
+    """Of unbabel-comet 2: what mt.metrics uses."""
+
+    __name__ = "comet"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("comet")
+        self.path, self.asked = path, []
+
+    def download_model(self, name: str) -> str:
+        if name != "known/model":
+            raise KeyError(f"Model '{name}' not supported by COMET.")
+        return str(self.path)
+
+    def load_from_checkpoint(self, path: str) -> "StandIn":
+        if Path(path).read_bytes() != b"weights":
+            raise Exception("Invalid checkpoint")
+        return self
+
+    def predict(self, samples: list[dict[str, str]], batch_size: int, gpus: int) -> Any:
+        self.asked.append((samples, gpus))
+        scores = [len(sample["mt"]) / 100 for sample in samples]
+        return types.SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
+
+
+@pytest.fixture
+def comet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    path = tmp_path / "model.ckpt"
+    path.write_bytes(b"weights")
+    stand_in = StandIn(path)
+    monkeypatch.setitem(sys.modules, "comet", stand_in)
+    return stand_in
+
+
+def test_comet_scores_sentences_and_the_whole(comet: StandIn) -> None:
+    by_path, by_name = metrics.Comet(str(comet.path)), metrics.Comet("known/model", gpu=True)
+    score, sentences = by_path(["a", "b"], ["xx", "xxxx"], ["y", "z"])
+    assert (score.name, score.value, sentences) == ("COMET", pytest.approx(0.03), [0.02, 0.04])
+    sha256 = hashlib.sha256(b"weights").hexdigest()[:12]
+    assert score.signature.endswith(f"|model:model.ckpt|sha256:{sha256}")
+    assert by_name(["a"], ["x"], ["y"])[0].signature.split("|")[1] == "model:known/model"
+    assert comet.asked[0] == (
+        [{"src": "a", "mt": "xx", "ref": "y"}, {"src": "b", "mt": "xxxx", "ref": "z"}],
+        0,
+    )
+    assert comet.asked[1][1] == 1
+
+
+@pytest.mark.parametrize("model", ["unknown/model", "damaged.ckpt"])
+def test_comet_without_its_model(
+    comet: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("damaged.ckpt").write_bytes(b"other")
+    with pytest.raises(ValueError, match=f"comet={model}: no such COMET model can be loaded: "):
+        metrics.Comet(model)
+
+
+def test_comet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "comet", None)
+    with pytest.raises(ValueError, match="comet=x: COMET is not installed: pip install unbabel"):
+        metrics.Comet("x")

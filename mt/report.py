@@ -1,0 +1,249 @@
+"""The record of an evaluation: scores by name and signature, by source length, by sentence.
+
+report.json holds all but the sentences, of which sentences.beamK.jsonl has one a line; report.md
+and the terminal show what a person wants to know. Nothing is translated here.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mt import metrics
+
+# Words of a source sentence, from and to.
+LENGTHS = ((0, 0), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
+WORST = 10  # sentences that report.md shows
+
+Element = TypeVar("Element")
+Report = dict[str, Any]
+
+
+def digest(lines: Sequence[str]) -> str:
+    """SHA-256 of the lines as UTF-8, each with its line break: by it two reports find that they
+    are about the same sentences."""
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def by_length(sources: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers of the sentences of each length of LENGTHS that occurs, in whitespace's words."""
+    words = [len(source.split()) for source in sources]
+    found: dict[str, list[int]] = {}
+    for low, high in LENGTHS:
+        name = f"{low}+" if high is None else f"{low}-{high}" if low < high else str(low)
+        chosen = [i for i, n in enumerate(words) if n >= low and (high is None or n <= high)]
+        if chosen:
+            found[name] = chosen
+    return found
+
+
+def pick(items: Sequence[Element], which: Sequence[int]) -> list[Element]:
+    return [items[i] for i in which]
+
+
+def score(
+    sources: list[str],
+    references: list[str],
+    hypotheses: list[str],
+    target: str = "de",
+    tokenized: bool = False,
+    comet: metrics.Comet | None = None,
+) -> tuple[Report, list[dict[str, Any]]]:
+    """All that is to be said of the hypotheses, in JSON's types, and a row for every sentence.
+
+    Length ratios are tokens of the hypotheses over those of the references. Raises ValueError when
+    there are no sentences.
+    """
+    measures = metrics.measures(target, tokenized)
+    scores = [each.score(hypotheses, references) for each in measures]
+    sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized)
+    if comet is not None:  # which was trained on text as people write it
+        form = metrics.Detokenized(target) if tokenized else str
+        sides = [[form(line) for line in side] for side in (sources, hypotheses, references)]
+        whole, sentences["comet"] = comet(*sides)
+        scores.append(whole)
+        signatures["comet"] = whole.signature
+    buckets = []
+    tokens = reference_tokens = 0
+    for name, which in by_length(sources).items():
+        ours, theirs = pick(hypotheses, which), pick(references, which)
+        counts = metrics.token_counts(ours, theirs, tokenized)
+        tokens, reference_tokens = tokens + counts[0], reference_tokens + counts[1]
+        buckets.append(
+            {
+                "words": name,
+                "sentences": len(which),
+                "scores": {each.name: each.score(ours, theirs).value for each in measures[:2]},
+                "length_ratio": _ratio(*counts),
+            }
+        )
+    record = {
+        "scores": [each._asdict() for each in scores],
+        "length_ratio": _ratio(tokens, reference_tokens),
+        "tokens": {"hypotheses": tokens, "references": reference_tokens},
+        "by_length": buckets,
+        "sentence_signatures": signatures,
+    }
+    rows = [
+        {"line": i + 1, "source": source, "reference": reference, "hypothesis": hypothesis}
+        | {name: round(values[i], 4) for name, values in sentences.items()}
+        for i, (source, reference, hypothesis) in enumerate(
+            zip(sources, references, hypotheses, strict=True)
+        )
+    ]
+    return record, rows
+
+
+def _ratio(tokens: int, reference_tokens: int) -> float | None:
+    return round(tokens / reference_tokens, 4) if reference_tokens else None
+
+
+# ------------------------------------------------------------------------------- for people
+
+
+def search_name(run: Report) -> str:
+    return "greedy" if run["beam_size"] == 1 else f"beam {run['beam_size']}"
+
+
+def render(report: Report) -> str:
+    """The report for a terminal: a row a score, a column a search, then the signatures."""
+    runs = report["runs"]
+    lines = [
+        f"model   {report['model']} (sha256 {report['model_sha256'][:12]})",
+        f"data    {report['data']}: {report['sentences']:,} sentences, "
+        f"{report['source_tokens']:,} source tokens",
+        "",
+        " " * 32 + "".join(f"{search_name(run):>12}" for run in runs),
+    ]
+    for i, each in enumerate(runs[0]["scores"]):
+        values = "".join(f"{run['scores'][i]['value']:12.2f}" for run in runs)
+        lines.append(f"{each['name']:<32}{values}")
+    lines.append(f"{'length ratio':<32}" + "".join(f"{_text(r['length_ratio']):>12}" for r in runs))
+    for key, label in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
+        lines.append(f"{label:<32}" + "".join(f"{run[key]:12,.0f}" for run in runs))
+    lines += ["", "signatures"]
+    lines += [f"  {each['name']}: {each['signature']}" for each in runs[0]["scores"]]
+    return "\n".join(lines)
+
+
+def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
+    """report.md; ``sentences`` are the rows of the last search."""
+    runs = report["runs"]
+    names = [search_name(run) for run in runs]
+    rows: list[list[str]] = [
+        [each["name"], *(f"{run['scores'][i]['value']:.2f}" for run in runs)]
+        for i, each in enumerate(runs[0]["scores"])
+    ]
+    rows.append(["length ratio", *(_text(run["length_ratio"]) for run in runs)])
+    rows.append(["output tokens", *(f"{run['output_tokens']:,}" for run in runs)])
+    rows.append(["tokens/s", *(f"{run['tokens_per_second']:,.0f}" for run in runs)])
+    form = "tokenised already, scored as it is" if report["tokenized"] else "as people write it"
+    lines = [
+        f"# Evaluation of {report['model']}",
+        "",
+        code(report["command"]),
+        "",
+        f"- date: {report['date']}",
+        f"- machine: {report['machine']}",
+        f"- model: {report['model']}, sha256 {report['model_sha256'][:12]}",
+        f"- data: {report['data']}, {report['sentences']:,} sentences, text {form}",
+        f"- sha256 of the sources {report['source_sha256'][:12]}, "
+        f"of the references {report['reference_sha256'][:12]}",
+        f"- search: alpha {runs[0]['alpha']}, precision {report['config']['precision']}",
+        "",
+        table(["", *names], rows),
+        "",
+        "The length ratio is tokens of the hypotheses over tokens of the references, as the first "
+        "BLEU above counts them. Output tokens are the model's pieces.",
+        "",
+        "## Which scores these are",
+        "",
+        *measure_list(runs[0]["scores"], report["target"], report["tokenized"]),
+        "",
+        "## By source length",
+        "",
+        _length_table(runs),
+        "",
+        "## Sentence by sentence",
+        "",
+        _quantile_table(sentences, names[-1]),
+        "",
+        *(f"- sentence {k}: `{v}`" for k, v in runs[-1]["sentence_signatures"].items()),
+        "",
+        f"The {min(WORST, len(sentences))} of least chrF, {names[-1]}; "
+        f"all are in {runs[-1]['sentence_scores']}.",
+    ]
+    for row in sorted(sentences, key=lambda row: row["chrf"])[:WORST]:
+        values = ", ".join(f"{name} {row[name]:.1f}" for name in ("chrf", "bleu", "ter"))
+        lines += ["", code(f"line {row['line']}: {values}", *_texts(row))]
+    return "\n".join(lines) + "\n"
+
+
+def measure_list(scores: list[Report], target: str, tokenized: bool) -> list[str]:
+    """A line of Markdown for each score: what it is and its signature."""
+    about = {each.name: each.about for each in metrics.measures(target, tokenized)}
+    about["COMET"] = "a learned score that sees the source too; comparable for one model only"
+    return [f"- {s['name']}: {about[s['name']]}. `{s['signature']}`" for s in scores]
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table of Markdown; all columns but the first are numbers."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def code(*lines: str) -> str:
+    """Lines shown as they are: Markdown has no meaning in them."""
+    return "\n".join("    " + " ".join(line.split()) for line in lines)
+
+
+def _texts(row: dict[str, Any]) -> list[str]:
+    return [f"{name}: {row[name]}" for name in ("source", "reference", "hypothesis")]
+
+
+def _text(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3f}"
+
+
+def _length_table(runs: list[Report]) -> str:
+    measures = list(runs[0]["by_length"][0]["scores"])
+    header = ["source words", "sentences"]
+    header += [f"{what}, {search_name(run)}" for what in (*measures, "ratio") for run in runs]
+    rows = []
+    for buckets in zip(*(run["by_length"] for run in runs), strict=True):
+        row = [buckets[0]["words"], f"{buckets[0]['sentences']:,}"]
+        row += [f"{b['scores'][what]:.2f}" for what in measures for b in buckets]
+        rows.append([*row, *(_text(b["length_ratio"]) for b in buckets)])
+    return table(header, rows)
+
+
+def _quantile_table(sentences: list[dict[str, Any]], search: str) -> str:
+    header = [f"of the sentences, {search}", "least", "1/4 have less", "half", "3/4", "greatest"]
+    rows = []
+    for name in ("bleu", "chrf", "ter", "comet"):
+        if name in sentences[0]:
+            values = sorted(row[name] for row in sentences)
+            places = [round(part * (len(values) - 1)) for part in (0, 0.25, 0.5, 0.75, 1)]
+            rows.append([f"sentence {name}", *(f"{values[place]:.2f}" for place in places)])
+    return table(header, rows)
+
+
+# ---------------------------------------------------------------------------------- on disk
+
+
+def write(path: Path, text: str) -> None:
+    """The whole file or none."""
+    partial = path.with_name(f".{path.name}")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(partial, path)
+
+
+def write_json(path: Path, content: Report) -> None:
+    write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """JSON Lines."""
+    write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

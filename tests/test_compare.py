@@ -1,0 +1,294 @@
+"""Two reports side by side: sacreBLEU's own p-values, and what must not be compared."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+from conftest import write_lines
+
+from mt import compare, metrics, pictures, report
+
+WORDS = [
+    "der",
+    "die",
+    "das",
+    "Das",
+    "Hund",
+    "hund",
+    "Katze-Maus",
+    "sieht",
+    "„Ja“",
+    "nicht,",
+    "gut.",
+]
+COUNT = 40
+
+
+def spoiled(line: str, share: float, chance: random.Random) -> str:
+    return " ".join(chance.choice(WORDS) if chance.random() < share else w for w in line.split())
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, list[str]]:
+    """References, and two systems of which b is the better; one line of them is blank."""
+    chance = random.Random(1)
+    references = [" ".join(chance.choices(WORDS, k=chance.randint(3, 14))) for _ in range(COUNT)]
+    references[5] = ""
+    references[6] += "-gut, ja."
+    a, b = ([spoiled(line, share, chance) for line in references] for share in (0.35, 0.3))
+    a[7] = b[7] = ""
+    return {"references": references, "sources": references[::-1], "a": a, "b": b}
+
+
+def write_report(
+    folder: Path,
+    texts: dict[str, list[str]],
+    searches: dict[int, list[str]],
+    tokenized: bool = False,
+    target: str = "de",
+) -> Path:
+    """What mt.evaluate leaves of searches by beam size, as far as a comparison needs it."""
+    folder.mkdir(parents=True)
+    runs = []
+    for beam_size, hypotheses in searches.items():
+        record, rows = report.score(
+            texts["sources"], texts["references"], hypotheses, target, tokenized
+        )
+        names = {
+            "hypotheses": f"hypotheses.beam{beam_size}.txt",
+            "sentence_scores": f"sentences.beam{beam_size}.jsonl",
+        }
+        write_lines(folder / names["hypotheses"], hypotheses)
+        report.write_rows(folder / names["sentence_scores"], rows)
+        runs.append({"beam_size": beam_size, "alpha": 0.6} | record | names)
+    content = {
+        "model": f"{folder.name}/model",
+        "model_sha256": "5" * 64,
+        "data": "words",
+        "sentences": len(texts["references"]),
+        "source_sha256": report.digest(texts["sources"]),
+        "reference_sha256": report.digest(texts["references"]),
+        "target": target,
+        "tokenized": tokenized,
+        "runs": runs,
+    }
+    report.write_json(folder / "report.json", content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(
+    tmp_path_factory: pytest.TempPathFactory, texts: dict[str, list[str]]
+) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    a = write_report(folder / "a", texts, {1: texts["a"]})
+    return a, write_report(folder / "b", texts, {1: texts["a"], 4: texts["b"]})
+
+
+@pytest.fixture
+def _fewer_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are not what is tested: each takes a thousand samples."""
+    all_measures = metrics.measures
+    monkeypatch.setattr(metrics, "measures", lambda *how: all_measures(*how)[:2])
+
+
+@pytest.fixture(scope="module")
+def found(reports: tuple[Path, Path]) -> dict[str, Any]:
+    """The comparison of the two."""
+    return compare.compare(*map(compare.load, reports))
+
+
+def sacrebleu_says(
+    folder: Path, references: list[str], a: list[str], b: list[str], *options: str
+) -> list[list[str]]:
+    """What ``python -m sacrebleu REFERENCES -i A B --paired-bs`` prints.
+
+    Rows of [score, mean, interval], first those of A, a score each, then those of B, then all p.
+    """
+    names = [
+        str(write_lines(folder / name, lines))
+        for name, lines in (("cli.ref", references), ("cli.a", a), ("cli.b", b))
+    ]
+    command = [sys.executable, "-m", "sacrebleu", names[0], "-i", *names[1:], "--paired-bs"]
+    done = subprocess.run(
+        [*command, "-f", "text", "-w", "4", *options],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    table = done.stdout.split("Paired bootstrap")[0]  # JSON it cannot print: of numpy numbers
+    systems = re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)", table)
+    return [[*system] for system in systems] + [re.findall(r"p = ([\d.]+)", table)]
+
+
+def printed(scores: list[dict[str, Any]]) -> list[list[str]]:
+    """A comparison's scores as sacreBLEU's command line prints them."""
+    sides = [
+        [f"{score[side][key]:.4f}" for key in ("score", "mean", "ci")]
+        for side in "ab"
+        for score in scores
+    ]
+    return [*sides, [f"{score['p_value']:.4f}" for score in scores]]
+
+
+def test_the_p_values_are_those_of_sacrebleus_command_line(
+    found: dict[str, Any], texts: dict[str, list[str]], tmp_path: Path
+) -> None:
+    scores = found["scores"]
+    names = ["sacreBLEU", "chrF", "TER", "tokenised BLEU, compound-split", "lc-tok BLEU"]
+    assert [score["name"] for score in scores] == names
+    sides = [texts[name] for name in ("references", "a", "b")]
+    assert sacrebleu_says(tmp_path, *sides, "-m", "bleu", "chrf", "ter") == printed(scores[:3])
+    assert len({score["p_value"] for score in scores}) == len(scores)
+    assert scores[0]["signature"].startswith("nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "form"), [(3, metrics._CompoundSplitter()), (4, metrics.LcNormTok("de"))]
+)
+def test_they_are_so_for_text_in_another_form(
+    found: dict[str, Any], texts: dict[str, list[str]], tmp_path: Path, number: int, form: Any
+) -> None:
+    sides = [[form(line) for line in texts[name]] for name in ("references", "a", "b")]
+    options = ["-m", "bleu", "-tok", "none", "--smooth-method", "none", "--force"]
+    assert sacrebleu_says(tmp_path, *sides, *options) == printed([found["scores"][number]])
+    assert "|pre:" in found["scores"][number]["signature"]
+
+
+def test_the_seed_is_sacrebleus(
+    reports: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = map(compare.load, reports)
+    measure = metrics.measures()[0]
+    lists = a.column("hypothesis"), b.column("hypothesis"), a.column("reference")
+    first = compare.paired_bootstrap(measure, *lists)
+    assert compare.paired_bootstrap(measure, *lists) == first
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    other = compare.paired_bootstrap(measure, *lists)
+    assert "seed:7" in other["signature"]
+    assert other["p_value"] != first["p_value"]
+
+
+def test_what_a_comparison_says(
+    found: dict[str, Any], reports: tuple[Path, Path], texts: dict[str, list[str]]
+) -> None:
+    a, b = map(compare.load, reports)
+    chrf = [[sacrebleu.sentence_chrf(h, [r]).score for h, r in zip(texts[side], texts["references"],
+            strict=True)] for side in "ab"]  # fmt: skip
+    differences = [round(y - x, 3) for x, y in zip(*chrf, strict=True)]
+    wins = found["sentence_chrf"]
+    assert wins["b_better"] == sum(d > 0 for d in differences) > 5
+    assert wins["a_better"] == sum(d < 0 for d in differences) > 5
+    assert wins["equal"] == differences.count(0) >= wins["same_text"] >= 1
+    most = found["differ_most"]
+    assert len(most) == 2 * compare.MOST
+    assert most[0]["difference"] == pytest.approx(min(differences), abs=0.001)
+    assert most[compare.MOST]["difference"] == pytest.approx(max(differences), abs=0.001)
+    for row in most:
+        i = row["line"] - 1
+        assert (row["a"], row["b"]) == (texts["a"][i], texts["b"][i])
+        assert row["difference"] == pytest.approx(differences[i], abs=0.001)
+    for side, system in (("a", a), ("b", b)):
+        theirs = [(x["words"], x["sentences"], x["scores"]) for x in system.run["by_length"]]
+        assert [(x["words"], x["sentences"], x[side]) for x in found["by_length"]] == theirs
+    assert (found["a"]["search"], found["b"]["search"]) == ("greedy", "beam 4")
+
+
+def test_a_search_can_be_chosen(reports: tuple[Path, Path], texts: dict[str, list[str]]) -> None:
+    _, b = reports
+    assert compare.load(b).column("hypothesis") == texts["b"]
+    assert compare.load(b / "report.json").run["beam_size"] == 4
+    greedy = compare.load(b / "hypotheses.beam1.txt")
+    assert greedy.run["beam_size"] == 1
+    assert greedy.column("hypothesis") == texts["a"]
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_the_same_text_twice(reports: tuple[Path, Path]) -> None:
+    same = compare.compare(compare.load(reports[0]), compare.load(reports[0]))
+    assert same["differ_most"] == []
+    assert "p means nothing" in compare.render(same)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"references": ["x"] * COUNT}, "have other references"),
+        ({"tokenized": True}, "not scored alike: tokenized is False and True"),
+        ({"target": "en"}, "not scored alike: target is de and en"),
+    ],
+)
+def test_what_is_not_comparable(
+    tmp_path: Path, texts: dict[str, list[str]], changes: dict[str, Any], message: str
+) -> None:
+    how = {key: changes[key] for key in ("tokenized", "target") if key in changes}
+    other = texts | {key: value for key, value in changes.items() if key not in how}
+    a = compare.load(write_report(tmp_path / "a", texts, {1: texts["a"]}))
+    b = compare.load(write_report(tmp_path / "b", other, {1: texts["b"]}, **how))
+    with pytest.raises(ValueError, match=message):
+        compare.compare(a, b)
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_other_sources_are_told(tmp_path: Path, texts: dict[str, list[str]]) -> None:
+    a = write_report(tmp_path / "a", texts, {1: texts["a"]})
+    b = write_report(tmp_path / "b", texts | {"sources": texts["references"]}, {1: texts["b"]})
+    found = compare.compare(compare.load(a), compare.load(b)) | {"command": "", "date": ""}
+    assert "the sources differ; lengths are A's" in compare.markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: f / "gone", "gone: no report there"),
+        (lambda f: f.parent, "no report there"),
+        (lambda f: f / "hypotheses.beam9.txt", "no report there"),
+        (lambda f: f / "sentences.beam1.jsonl", "no hypotheses that .* knows"),
+        (lambda f: (f / "report.json").write_text("{") and f, "not JSON"),
+        (lambda f: (f / "report.json").write_text('{"runs": [1]}') and f, "not a report of this"),
+        (lambda f: (f / "report.json").write_text("[]") and f, "not a report of this"),
+        (lambda f: (f / "sentences.beam1.jsonl").write_text('{"a": 1}\n') and f, "damaged"),
+        (lambda f: (f / "sentences.beam1.jsonl").write_text("") or f, "damaged"),
+        (lambda f: (f / "sentences.beam1.jsonl").unlink() or f, "sentences.beam1.jsonl"),
+    ],
+)
+def test_reports_that_cannot_be_read(
+    tmp_path: Path, texts: dict[str, list[str]], damage: Any, message: str
+) -> None:
+    folder = write_report(tmp_path / "a", texts, {1: texts["a"]})
+    with pytest.raises((ValueError, OSError), match=message):
+        compare.load(damage(folder))
+
+
+@pytest.mark.parametrize("given", [[], ["a"], ["a", "b", "c"], ["a", None]])
+def test_two_reports_are_compared(given: list[Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="name two reports, as compare="):
+        compare.run(given, tmp_path)
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_what_is_written(
+    reports: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(pictures, "draw_comparison", lambda path, *_: path.write_bytes(b"png"))
+    out = tmp_path / "out"
+    compare.run([str(path) for path in reports], out)
+    names = ["comparison.json", "comparison.md", "comparison.png"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    content = json.loads((out / "comparison.json").read_text(encoding="utf-8"))
+    shown = (out / "comparison.md").read_text(encoding="utf-8"), capsys.readouterr().out
+    for text in shown:
+        for score in content["scores"]:
+            assert score["signature"] in text
+            assert f"{score['p_value']:.4f}" in text
+        assert "B is better in" in text
