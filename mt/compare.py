@@ -22,6 +22,9 @@ from mt import report as reports
 from mt.report import Report
 
 MOST = 10  # sentences of each direction that comparison.md shows
+OF_REPORT = {"runs", "model", "model_sha256", "data", "sentences", "target", "tokenized"}
+OF_REPORT |= {"source_sha256", "reference_sha256"}
+OF_RUN = {"beam_size", "alpha", "hypotheses", "sentence_scores", "sentence_signatures"}
 
 
 class System(NamedTuple):
@@ -47,31 +50,39 @@ def load(path: Path) -> System:
         file, chosen = path.parent / "report.json", path.name
     if not path.exists() or not file.is_file():
         raise FileNotFoundError(f"{path}: no report there: name a folder that holds report.json")
+    report = _read_report(file)
+    runs = [run for run in report["runs"] if chosen in (None, run["hypotheses"])]
+    if not runs:
+        raise ValueError(f"{path}: no hypotheses that {file} knows")
+    run = max(runs, key=lambda run: run["beam_size"])
+    return System(path, report, run, _read_rows(file.parent / run["sentence_scores"], report))
+
+
+def _read_report(file: Path) -> Report:
     try:
         report = json.loads(file.read_text(encoding="utf-8"))
-        runs = report["runs"]
-        if chosen is not None:
-            runs = [run for run in runs if run["hypotheses"] == chosen]
-            if not runs:
-                raise ValueError(f"{path}: no hypotheses that {file} knows")
-        run = max(runs, key=lambda run: run["beam_size"])
-        sentences = file.parent / run["sentence_scores"]
-        expected = report["source_sha256"], report["reference_sha256"]
-        assert {"target", "tokenized", "model", "model_sha256", "data"} <= report.keys()
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise ValueError(f"{file}: not JSON: {error}") from None
-    except (KeyError, TypeError, AssertionError):
-        raise ValueError(f"{file}: not a report of this version: evaluate again") from None
-    with sentences.open(encoding="utf-8", newline="\n") as stream:
-        try:
-            system = System(path, report, run, [json.loads(line) for line in stream])
-            found = tuple(reports.digest(system.column(key)) for key in ("source", "reference"))
-            assert all({"hypothesis", "chrf"} <= row.keys() for row in system.rows)
-        except (ValueError, KeyError, TypeError, AssertionError):
-            found = None
-    if found != expected:
-        raise ValueError(f"{sentences}: damaged, or not of {file}: evaluate again")
-    return system
+    if isinstance(report, dict) and report.keys() >= OF_REPORT and report["runs"]:
+        runs = report["runs"]
+        if all(isinstance(run, dict) and run.keys() >= OF_RUN for run in runs):
+            return report
+    raise ValueError(f"{file}: not a report of this version: evaluate again")
+
+
+def _read_rows(file: Path, report: Report) -> list[dict[str, Any]]:
+    """The sentences, when they are those of the report."""
+    try:
+        with file.open(encoding="utf-8", newline="\n") as stream:
+            rows = [json.loads(line) for line in stream]
+        sides = [[row[name] for row in rows] for name in ("source", "reference")]
+        whole = all(isinstance(row["hypothesis"], str) and row["chrf"] >= 0 for row in rows)
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    expected = [report["source_sha256"], report["reference_sha256"]]
+    if not whole or [reports.digest(side) for side in sides] != expected:
+        raise ValueError(f"{file}: damaged, or not of the report beside it: evaluate again")
+    return rows
 
 
 def check_comparable(a: System, b: System) -> None:
@@ -180,7 +191,8 @@ def _about(system: System) -> Report:
 
 def _name(side: Report) -> str:
     return (
-        f"{side['report']}: {side['search']}, {side['model']} (sha256 {side['model_sha256'][:12]})"
+        f"{side['report']}: {side['search']}, alpha {side['alpha']}, "
+        f"{side['model']} (sha256 {side['model_sha256'][:12]})"
     )
 
 
@@ -299,6 +311,6 @@ def run(paths: list[Any], run_dir: Path) -> None:
     print(render(comparison))
     reports.write(run_dir / "comparison.md", markdown(comparison))
     differences = [y - x for x, y in zip(a.column("chrf"), b.column("chrf"), strict=True)]
-    pictures.draw_comparison(run_dir / "comparison.png", comparison, differences)
     reports.write_json(run_dir / "comparison.json", comparison)
+    pictures.draw_comparison(run_dir / "comparison.png", comparison, differences)
     print(f"\ncomparison  {run_dir}{os.sep}comparison.md")

@@ -136,7 +136,9 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     for option in options:
         results, speed = translate(translator, sources, option, cfg.search.batch_size)
         hypotheses = [result.text for result in results]
-        scores, rows = reports.score(sources, references, hypotheses, target, cfg.tokenized, comet)
+        scores, rows = reports.score(
+            sources, references, hypotheses, (languages[0], target), cfg.tokenized, comet
+        )
         for row, result in zip(rows, results, strict=True):
             row["log_prob"] = round(result.log_prob, 4)
         names = {
@@ -150,10 +152,10 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         sentences.append(rows)
     print(reports.render(report))
     reports.write(run_dir / "report.md", reports.markdown(report, sentences[-1]))
+    reports.write_json(run_dir / "report.json", report)
     pictures.draw_evaluation(
         run_dir / "pictures.png", report, sentences, pictures.learning_curves(path)
     )
-    reports.write_json(run_dir / "report.json", report)
     print(f"\nreport  {run_dir}/report.json")
 
 

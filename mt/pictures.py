@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mt.report import search_name
+
 log = logging.getLogger("mt.evaluate")
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # Okabe and Ito's
@@ -47,19 +49,22 @@ def _logs(folder: Path) -> list[Path]:
 def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
     """(step, values) of the rows of a log; what is no number is left out."""
     rows = []
-    with path.open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            values = {}
-            for name, text in row.items():
-                try:
-                    values[name] = float(text)
-                except (TypeError, ValueError):
-                    continue
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        for row in csv.DictReader(line.replace("\0", "") for line in stream):
+            values = {name: _number(text) for name, text in row.items()}
+            values = {name: value for name, value in values.items() if math.isfinite(value)}
             if values.get("val_ppl", 0) > 0:
                 values["val_nll"] = math.log(values["val_ppl"])
             if "step" in values:
                 rows.append((int(values["step"]), values))
     return rows
+
+
+def _number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        return math.nan
 
 
 def draw_evaluation(
@@ -70,7 +75,7 @@ def draw_evaluation(
     if figure is None:
         return
     grid = figure.subplots(2 if curves else 1, 2, squeeze=False)
-    names = ["greedy" if r["beam_size"] == 1 else f"beam {r['beam_size']}" for r in report["runs"]]
+    names = [search_name(run) for run in report["runs"]]
     if curves:
         _draw_loss(grid[0][0], curves)
         _draw_validation(grid[0][1], curves)

@@ -47,7 +47,7 @@ def score(
     sources: list[str],
     references: list[str],
     hypotheses: list[str],
-    target: str = "de",
+    languages: tuple[str, str] = ("en", "de"),
     tokenized: bool = False,
     comet: metrics.Comet | None = None,
 ) -> tuple[Report, list[dict[str, Any]]]:
@@ -56,15 +56,17 @@ def score(
     Length ratios are tokens of the hypotheses over those of the references. Raises ValueError when
     there are no sentences.
     """
-    measures = metrics.measures(target, tokenized)
-    scores = [each.score(hypotheses, references) for each in measures]
+    scores = metrics.all_scores(hypotheses, references, languages[1], tokenized)
     sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized)
     if comet is not None:  # which was trained on text as people write it
-        form = metrics.Detokenized(target) if tokenized else str
-        sides = [[form(line) for line in side] for side in (sources, hypotheses, references)]
+        sides = [sources, hypotheses, references]
+        if tokenized:
+            forms = [metrics.Detokenized(languages[side]) for side in (0, 1, 1)]
+            sides = [[form(x) for x in side] for form, side in zip(forms, sides, strict=True)]
         whole, sentences["comet"] = comet(*sides)
         scores.append(whole)
         signatures["comet"] = whole.signature
+    first_two = metrics.measures(languages[1], tokenized)[:2]
     buckets = []
     tokens = reference_tokens = 0
     for name, which in by_length(sources).items():
@@ -75,7 +77,7 @@ def score(
             {
                 "words": name,
                 "sentences": len(which),
-                "scores": {each.name: each.score(ours, theirs).value for each in measures[:2]},
+                "scores": {each.name: each.score(ours, theirs).value for each in first_two},
                 "length_ratio": _ratio(*counts),
             }
         )

@@ -58,7 +58,7 @@ def write_report(
     runs = []
     for beam_size, hypotheses in searches.items():
         record, rows = report.score(
-            texts["sources"], texts["references"], hypotheses, target, tokenized
+            texts["sources"], texts["references"], hypotheses, ("en", target), tokenized
         )
         names = {
             "hypotheses": f"hypotheses.beam{beam_size}.txt",

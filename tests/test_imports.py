@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "report": {"metrics"},
     "compare": {"metrics", "pictures", "report"},
-    "pictures": set(),
+    "pictures": {"report"},
     "evaluate": {
         "checkpoint",
         "cli",

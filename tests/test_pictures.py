@@ -38,7 +38,11 @@ def test_a_model_without_logs_has_no_curves(tmp_path: Path) -> None:
 
 
 def test_a_damaged_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    write_log(tmp_path, 0, "0,0.1,10,5.0,,,\nx,y,z\n0,0.1,11,nonsense,,,0\n0,0.1,20,4.0")
+    write_log(
+        tmp_path,
+        0,
+        "0,0.1,10,5.0,,,\nx,y,z\n0,,nan,1,,,\n0,0.1,11,nonsense,,,0\n\0\0\n0,0.1,20,4.0",
+    )
     assert pictures.learning_curves(tmp_path / "model") == {"train_nll": [(10, 5.0), (20, 4.0)]}
 
 

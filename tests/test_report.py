@@ -68,7 +68,7 @@ def test_sentences_by_the_words_of_their_sources() -> None:
 
 @pytest.mark.parametrize("tokenized", [False, True])
 def test_what_is_recorded(tokenized: bool) -> None:
-    record, rows = report.score(SOURCES, REFERENCES, HYPOTHESES, "de", tokenized)
+    record, rows = report.score(SOURCES, REFERENCES, HYPOTHESES, ("en", "de"), tokenized)
     expected = metrics.all_scores(HYPOTHESES, REFERENCES, "de", tokenized)
     assert record["scores"] == [score._asdict() for score in expected]
     assert record["tokens"] == {"hypotheses": 2 + 0 + 7 + 1 + 30, "references": 2 + 1 + 7 + 0 + 60}
@@ -97,12 +97,12 @@ def test_references_without_a_word() -> None:
 
 def test_comet_sees_sources_and_text_as_people_write_it() -> None:
     comet = Doubling()
-    record, rows = report.score(["a ."], ["b ."], ["c &amp; ."], "de", True, comet)  # type: ignore[arg-type]
+    record, rows = report.score(["a ."], ["b ."], ["c &amp; ."], ("en", "de"), True, comet)  # type: ignore[arg-type]
     assert comet.sides == (["a."], ["c &."], ["b."])
     assert record["scores"][-1]["name"] == "COMET"
     assert record["sentence_signatures"]["comet"] == "comet:stand-in"
     assert rows[0]["comet"] == 0.25
-    report.score(["a ."], ["b ."], ["c ."], "de", False, comet)  # type: ignore[arg-type]
+    report.score(["a ."], ["b ."], ["c ."], ("en", "de"), False, comet)  # type: ignore[arg-type]
     assert comet.sides == (["a ."], ["c ."], ["b ."])
     assert "COMET: a learned score" in report.markdown(full(record, tokenized=True), rows)
 
