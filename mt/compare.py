@@ -1,12 +1,11 @@
 """Two evaluations of the same test set side by side: is the difference more than chance?
 
-Paired bootstrap resampling (Koehn 2004) by sacreBLEU's own test, so that its command line gives the
-same p-values. For 10,000 sentences and five scores that takes about 20 seconds, a third of which is
-counting n-grams: a faster resampling would not make the whole ten times faster.
+Paired bootstrap resampling (Koehn 2004) by sacreBLEU's own test, so that its command line gives
+the same p-values. Our own over sufficient statistics was equal, but for 10,000 sentences and five
+scores only 2.7 times faster, most of it counting n-grams still: not worth a second one.
 """
 
 import json
-import os
 import shlex
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 import sacrebleu
 from sacrebleu.significance import PairedTest, Result
+from tqdm import tqdm
 
 from mt import metrics, pictures
 from mt import report as reports
@@ -152,7 +152,7 @@ def compare(a: System, b: System) -> Report:
         "versions": {"sacrebleu": sacrebleu.__version__},
         "scores": [
             paired_bootstrap(each, hypotheses["a"], hypotheses["b"], references)
-            for each in measures
+            for each in tqdm(measures, unit=" scores", disable=None)
         ],
         "sentence_chrf": {
             "signature": a.run["sentence_signatures"]["chrf"],
@@ -244,7 +244,8 @@ def markdown(comparison: Report) -> str:
         "",
         "Paired bootstrap resampling of the sentences by sacreBLEU; samples and seed stand in the "
         "signatures. p is the chance of so great a difference if only the choice of sentences made "
-        "it; 0.05 is the usual limit. It says nothing of what another seed of training would give.",
+        "it; 0.05 is the usual limit. It means nothing where the two scores are equal, and says "
+        "nothing of what another seed of training would give.",
         "",
         "## Which scores these are",
         "",
@@ -308,9 +309,8 @@ def run(paths: list[Any], run_dir: Path) -> None:
     }
     comparison = about | compare(a, b)
     run_dir.mkdir(parents=True, exist_ok=True)
-    print(render(comparison))
     reports.write(run_dir / "comparison.md", markdown(comparison))
     differences = [y - x for x, y in zip(a.column("chrf"), b.column("chrf"), strict=True)]
     reports.write_json(run_dir / "comparison.json", comparison)
     pictures.draw_comparison(run_dir / "comparison.png", comparison, differences)
-    print(f"\ncomparison  {run_dir}{os.sep}comparison.md")
+    print(f"{render(comparison)}\n\ncomparison  {run_dir}/comparison.md")

@@ -150,13 +150,12 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         search = {"beam_size": option.beam_size, "alpha": option.alpha}
         report["runs"].append(search | scores | speed | names)
         sentences.append(rows)
-    print(reports.render(report))
     reports.write(run_dir / "report.md", reports.markdown(report, sentences[-1]))
     reports.write_json(run_dir / "report.json", report)
     pictures.draw_evaluation(
         run_dir / "pictures.png", report, sentences, pictures.learning_curves(path)
     )
-    print(f"\nreport  {run_dir}/report.json")
+    print(f"{reports.render(report)}\n\nreport  {run_dir}/report.json")
 
 
 @hydra.main(version_base="1.3", config_path=cli.CONF, config_name="evaluate")
