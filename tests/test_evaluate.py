@@ -174,7 +174,6 @@ def test_greedy_and_beam_are_compared(evaluate: RunModule, tmp_path: Path) -> No
     ("given", "message"),
     [
         ("[gone,out]", "gone: no report there: name a folder that holds report.json"),
-        ("[out]", "compare=[out]: name two reports, as compare=[FOLDER_A,FOLDER_B]"),
         ("out", "compare=[out]: name two reports, as compare=[FOLDER_A,FOLDER_B]"),
     ],
 )
