@@ -1,0 +1,170 @@
+"""Joey NMT's side of `compare_training.py`, which writes its configuration: in its own interpreter.
+
+PYTHON scripts/compare_training_joeynmt.py train CONFIG     # train, then average
+PYTHON scripts/compare_training_joeynmt.py decode CONFIG    # validation and test set, with the mean
+
+Training is Joey NMT's own: its configuration, TrainManager, batches, checkpoints, validation.
+Changed from outside are only: no dropout on attention weights and within the feed-forward
+network, where the paper has none; Adam's eps, which its configuration does not know; the seed,
+set before the weights are drawn and not behind them; a validation's loss is not smoothed. A clock
+counts every update, validation left out. CONFIG is JSON; beside Joey NMT's own keys it holds
+"comparison".
+"""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import joeynmt.prediction
+import joeynmt.training
+import torch
+from benchmarking import versions
+from joeynmt.helpers import make_model_dir, set_seed
+from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
+
+
+class Clock:
+    """A line for each update in clock.jsonl, for each validation in validations.jsonl."""
+
+    def __init__(self, folder: Path) -> None:
+        self.updates = (folder / "clock.jsonl").open("w", encoding="utf-8")
+        self.validations = (folder / "validations.jsonl").open("w", encoding="utf-8")
+        self.src = self.tgt = 0  # tokens of the update under way, eos counted
+        self.start()
+
+    def start(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def update(self, step: int) -> None:
+        record = {
+            "step": step,
+            "seconds": round(time.perf_counter() - self.wall, 4),
+            "cpu_seconds": round(time.process_time() - self.cpu, 4),
+            "src": self.src,
+            "tgt": self.tgt,
+        }
+        self.updates.write(json.dumps(record) + "\n")
+        self.updates.flush()
+        self.src = self.tgt = 0
+
+    def validation(self, step: int, perplexity: float, hypotheses: Sequence[str]) -> None:
+        record = {"step": step, "perplexity": perplexity, "pieces": list(hypotheses)}
+        self.validations.write(json.dumps(record, ensure_ascii=False) + "\n")
+        self.validations.flush()
+
+
+def drop_as_the_paper(model: torch.nn.Module) -> None:
+    """Leave dropout on the embeddings and on what sublayers give, and take it from elsewhere."""
+    for module in model.modules():
+        if isinstance(module, MultiHeadedAttention):
+            module.dropout.p = 0.0
+        elif isinstance(module, PositionwiseFeedForward):
+            inner = next(m for m in module.pwff_layer if isinstance(m, torch.nn.Dropout))
+            inner.p = 0.0
+
+
+def train(config: dict[str, Any]) -> None:
+    comparison = config.pop("comparison")
+    folder = Path(config["model_dir"])
+    make_model_dir(folder)
+    manager = joeynmt.training.TrainManager = change_training(comparison, Clock(folder))
+    set_seed(config["random_seed"])
+    joeynmt.training.train(rank=0, world_size=None, cfg=config, skip_test=True)
+    steps = sorted(int(path.stem) for path in folder.glob("[0-9]*.ckpt"))
+    used = steps[-comparison["average"] :]
+    mean = average([folder / f"{step}.ckpt" for step in used])
+    about = {
+        "parameters": sum(w.numel() for w in manager.weights),
+        "averaged": used,
+        "versions": versions(["joeynmt", "torch"]),
+    }
+    (folder / "about.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+    partial = folder / ".average.partial"
+    torch.save({"model_state": mean}, partial)
+    partial.replace(folder / "average.ckpt")
+
+
+def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
+    """TrainManager, and what its module uses, with the changes that the top of this file names."""
+    original_predict = joeynmt.training.predict
+    original_optimizer = joeynmt.training.build_optimizer
+
+    def build_optimizer(*args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        optimizer = original_optimizer(*args, **kwargs)
+        for group in optimizer.param_groups:
+            group["eps"] = comparison["eps"]
+        return optimizer
+
+    def predict(model: Any, *args: Any, **kwargs: Any) -> Any:
+        wall, cpu = time.perf_counter(), time.process_time()
+        smoothing = model.loss_function.smoothing
+        model.loss_function = ("crossentropy", 0.0)
+        found = original_predict(model, *args, **kwargs)
+        model.loss_function = ("crossentropy", smoothing)
+        clock.validation(Manager.steps, found[0]["ppl"], found[2])
+        clock.wall += time.perf_counter() - wall
+        clock.cpu += time.process_time() - cpu
+        return found
+
+    class Manager(joeynmt.training.TrainManager):  # type: ignore[misc]
+        weights: Sequence[torch.Tensor] = ()
+        steps = 0
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            drop_as_the_paper(self.model)
+            Manager.weights = list(self.model.parameters())
+            follow = self.scheduler.step  # called behind every update
+
+            def step(done: int) -> None:
+                follow(done)
+                clock.update(done + 1)
+                Manager.steps = done + 1
+
+            self.scheduler.step = step
+
+        def train_and_validate(self, *args: Any, **kwargs: Any) -> None:
+            clock.start()
+            super().train_and_validate(*args, **kwargs)
+
+        def _train_step(self, batch: Any) -> Any:
+            clock.src += int(batch.src_length.sum())
+            clock.tgt += batch.ntokens
+            return super()._train_step(batch)
+
+        def _validate(self, valid_data: Any) -> None:
+            if self.stats.steps % comparison["validate_every"] == 0:
+                super()._validate(valid_data)
+            else:
+                self._save_checkpoint(False, float("nan"))
+
+    joeynmt.training.build_optimizer = build_optimizer
+    joeynmt.training.predict = predict
+    return Manager
+
+
+def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
+    """The mean of the weights in several checkpoints."""
+    states = [torch.load(path, map_location="cpu")["model_state"] for path in paths]
+
+    def mean(name: str) -> torch.Tensor:
+        total = functools.reduce(torch.add, (state[name].double() for state in states))
+        return (total / len(states)).to(states[0][name].dtype)
+
+    return {name: mean(name) for name in states[0]}
+
+
+def decode(config: dict[str, Any]) -> None:
+    """Write hypotheses.dev and hypotheses.test, in pieces."""
+    config.pop("comparison")
+    folder = Path(config["model_dir"])
+    joeynmt.prediction.test(config, output_path=str(folder / "hypotheses"))
+
+
+if __name__ == "__main__":
+    _, task, path = sys.argv
+    {"train": train, "decode": decode}[task](json.loads(Path(path).read_text("utf-8")))

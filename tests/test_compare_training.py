@@ -1,0 +1,312 @@
+"""The comparison with a peer's training: same pieces, same tokens, right sums. No peer needed."""
+
+import importlib
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+
+from mt.sources import Files
+from mt.tokenizer import Tokenizer
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+
+
+@pytest.fixture
+def setup(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return importlib.import_module("compare_training_setup")
+
+
+@pytest.fixture
+def comparison(setup: ModuleType) -> ModuleType:
+    return importlib.import_module("compare_training")
+
+
+@pytest.fixture
+def plan(setup: ModuleType, tmp_path: Path) -> Any:
+    for split in ("train", "validation", "test"):
+        for side, word in (("en", "dog"), ("de", "hund")):
+            count = 40 if split == "train" else 3
+            lines = [f"a {word} . {i * i} {word}s\n" for i in range(count)]
+            # The last training pair came before: mt.train drops it.
+            (tmp_path / f"{split}.{side}").write_text("".join(lines + lines[:1]))
+    source = Files(*(str(tmp_path / split) for split in ("train", "validation", "test")))
+    work = tmp_path / "work"
+    work.mkdir()
+    return setup.Plan(work, source, 50, 64, 20, 10, 5, 10, 2, 1, 1)
+
+
+def test_the_peer_reads_the_pieces_of_the_pairs_that_we_keep(
+    setup: ModuleType, comparison: ModuleType, plan: Any
+) -> None:
+    kept = setup.prepare_both(plan)
+    tokenizer = Tokenizer.load(plan.work / "tokenizer.model")
+    words = comparison.read_lines(plan.work / "pieces" / "vocabulary.txt")
+    assert len(words) == len(set(words)) == 50 - 4
+    for split, count in (("train", 40), ("dev", 4), ("test", 4)):
+        for side, name in enumerate(("en", "de")):
+            lines = comparison.read_lines(plan.work / "pieces" / f"{split}.{name}")
+            assert len(lines) == count
+            assert all(set(line.split(" ")) <= set(words) for line in lines)
+            # Joey NMT's ids are ours: its four special ones, then the list.
+            ids = [[words.index(piece) + 4 for piece in line.split(" ")] for line in lines]
+            if split == "train":
+                ours = kept.fetch(list(range(count)))[side]
+                assert ids == [row.tolist() for row in ours]
+            assert [setup.join(line) for line in lines] == tokenizer.decode(ids)
+    assert setup.join("▁a ▁man ▁in ▁t own ▁.") == "a man in town ."
+    assert setup.join("<unk>") == ""
+
+
+def test_both_are_told_the_same_settings(setup: ModuleType, plan: Any) -> None:
+    from hydra import compose, initialize_config_dir
+
+    from mt import cli
+
+    with initialize_config_dir(cli.CONF, version_base="1.3"):
+        cfg = compose("train", [a for a in setup.our_command(plan) if not a.startswith("hydra.")])
+    theirs = setup.peer_config(plan, 100)
+    side, training = theirs["model"]["encoder"], theirs["training"]
+    assert side["num_layers"] == cfg.model.N
+    assert cfg.model.h == side["num_heads"]
+    assert cfg.model.d_model == side["hidden_size"] == side["embeddings"]["embedding_dim"]
+    assert cfg.model.d_ff == side["ff_size"]
+    assert cfg.model.P_drop == side["dropout"] == side["embeddings"]["dropout"]
+    assert cfg.training.eps_ls == training["label_smoothing"]
+    assert [cfg.training.beta1, cfg.training.beta2] == training["adam_betas"]
+    assert cfg.training.eps == theirs["comparison"]["eps"]
+    assert cfg.training.warmup_steps == training["learning_rate_warmup"] == 10
+    assert cfg.trainer.max_steps == training["updates"] == 20
+    assert cfg.checkpoint_every == training["validation_freq"] == 5
+    assert cfg.validate_every == theirs["comparison"]["validate_every"] == 10
+    assert cfg.average == theirs["comparison"]["average"] == 2
+    assert cfg.seed == theirs["random_seed"] == 1
+    json.dumps(theirs)
+
+
+def test_the_peers_batches_by_hand(setup: ModuleType) -> None:
+    assert setup.peer_batches([3, 4, 5, 2], 8) == 2  # 3 4 | 5 2
+    assert setup.peer_batches([3, 4, 5, 2], 9) == 2  # 3 4 5 | 2
+    assert setup.peer_batches([3, 4, 5, 2], 3) == 4  # 3 | 4 | 5, and 2 is left
+    assert setup.peer_batches([3, 4, 5, 2], 1000) == 1
+
+
+def test_the_batch_size_gives_as_many_batches(setup: ModuleType) -> None:
+    longest = np.random.default_rng(7).integers(3, 40, size=2000)
+    size = setup.fitting_batch_size(longest, 25)
+    found = [
+        setup.peer_batches(np.random.default_rng(50 + i).permutation(longest).tolist(), size)
+        for i in range(10)
+    ]
+    assert np.mean(found) == pytest.approx(25, abs=1)
+    assert size > longest.sum() / 25  # it pays for padding
+
+
+def test_tokens_are_scored_as_they_are(comparison: ModuleType) -> None:
+    references = ["ein mann ( links ) geht .", "zwei frauen sitzen im park ."]
+    found, signature = comparison.token_bleu(references, references)
+    assert found == 100.0
+    assert "tok:none" in signature
+    joined = ["ein mann (links) geht.", "zwei frauen sitzen im park ."]
+    assert comparison.token_bleu(joined, references)[0] < 60
+    assert sacrebleu.corpus_bleu(joined, [references], force=True).score == pytest.approx(100)
+    with pytest.raises(ValueError, match="1 translations against 2"):
+        comparison.token_bleu(references[:1], references)
+
+
+def test_sums_table_and_conclusions_by_hand(comparison: ModuleType) -> None:
+    def clock(seconds: float, tgt: int) -> list[dict[str, Any]]:
+        return [
+            {"step": i, "seconds": seconds * i, "cpu_seconds": i, "src": 50, "tgt": tgt + i}
+            for i in (1, 2, 3, 4)
+        ]
+
+    found = {}
+    for name, seconds, tgt, bleu in (("mt", 2.0, 100, 41.5), ("joeynmt", 5.0, 101, 40.0)):
+        found[name] = comparison.training(clock(seconds, tgt))
+        found[name] |= {"validation BLEU": bleu + 1, "test BLEU": bleu}
+    ours = found["mt"]
+    assert ours["updates"] == 4
+    assert ours["target tokens an update"] == 102.5
+    assert ours["seconds"] == 8.0
+    assert ours["CPU seconds"] == 4
+    assert ours["tokens a second"] == round((4 * 150 + 10) / 8)
+    assert comparison.conclusions(found) == {
+        "test BLEU, mt - peer": 1.5,
+        "validation BLEU, mt - peer": 1.5,
+        "wall time, peer / mt": 2.5,
+        "CPU time, peer / mt": 1.0,
+        "target tokens an update, peer / mt": pytest.approx(1.0098),
+    }
+    assert comparison.report(found).splitlines()[2] == (
+        "| mt | 4 | 102 | 0.1 | 0.1 | 76 | 42.50 | 41.50 |"
+    )
+
+
+def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> None:
+    comparison.remember(plan, {"updates": 20})
+    comparison.remember(plan, {"updates": 20})
+    with pytest.raises(ValueError, match="another comparison"):
+        comparison.remember(plan, {"updates": 21})
+
+
+def test_wrong_input_is_one_line(
+    comparison: ModuleType, plan: Any, tmp_path: Path, capsys: Any
+) -> None:
+    places = [f"--{split}={tmp_path / split}" for split in ("train", "validation", "test")]
+    common = [*places, "--work", str(tmp_path / "w"), "--output", str(tmp_path / "o.json")]
+    assert comparison.main([*common, "--python", "joeynmt=/no/python"]) == 2
+    assert capsys.readouterr().err.endswith("joeynmt=/no/python: no such interpreter\n")
+    wrong = ["--python", f"joeynmt={sys.executable}", f"--test={tmp_path / 'gone'}"]
+    assert comparison.main([*common, *wrong]) == 2
+    error = capsys.readouterr().err
+    assert "gone.en" in error
+    assert "Traceback" not in error
+    with pytest.raises(SystemExit):
+        comparison.main([*common, "--python", "joeynmt=x", "--updates", "21"])
+    assert "multiples" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------- the peer's side, the peer played
+
+
+class PlayedManager:
+    """What our changes need of Joey NMT's TrainManager: two updates, then a validation."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.saved = model, []
+        self.stats = SimpleNamespace(steps=0)
+        self.scheduler = SimpleNamespace(step=lambda done: None)
+
+    def train_and_validate(self) -> None:
+        for _ in range(4):
+            batch = SimpleNamespace(src_length=torch.tensor([3, 4]), ntokens=9)
+            self._train_step(batch)
+            self.scheduler.step(self.stats.steps)
+            self.stats.steps += 1
+            if self.stats.steps % 2 == 0:
+                self._validate(None)
+
+    def _train_step(self, batch: Any) -> None: ...
+
+    def _validate(self, data: Any) -> None:
+        sys.modules["joeynmt.training"].predict(self.model)  # type: ignore[attr-defined]
+
+    def _save_checkpoint(self, best: bool, score: float) -> None:
+        assert math.isnan(score)
+        self.saved.append(self.stats.steps)
+
+
+class PlayedModel(torch.nn.Sequential):
+    """With a dropout in each place, and Joey NMT's loss: set as a pair, read as a module."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Dropout(0.3), PlayedAttention(), PlayedFeedForward())
+        self.loss_function = ("crossentropy", 0.1)
+
+    @property
+    def loss_function(self) -> Any:
+        return SimpleNamespace(smoothing=self.smoothing)
+
+    @loss_function.setter
+    def loss_function(self, pair: tuple[str, float]) -> None:
+        self.smoothing = pair[1]
+
+
+class PlayedAttention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = torch.nn.Dropout(0.3)
+
+
+class PlayedFeedForward(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        both = torch.nn.Dropout(0.3), torch.nn.Linear(2, 2), torch.nn.Dropout(0.3)
+        self.pwff_layer = torch.nn.Sequential(*both)
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    def predict(model: Any) -> Any:
+        assert model.smoothing == 0.0
+        time.sleep(0.2)
+        return {"ppl": 12.5}, None, ["▁a ▁b"]
+
+    def optimizer(cfg: Any, parameters: Any) -> Any:
+        return SimpleNamespace(param_groups=[{"eps": 1e-8}])
+
+    contents = {
+        "joeynmt": {},
+        "joeynmt.prediction": {"test": None},
+        "joeynmt.training": {
+            "TrainManager": PlayedManager,
+            "predict": predict,
+            "build_optimizer": optimizer,
+        },
+        "joeynmt.helpers": {"make_model_dir": None, "set_seed": None},
+        "joeynmt.transformer_layers": {
+            "MultiHeadedAttention": PlayedAttention,
+            "PositionwiseFeedForward": PlayedFeedForward,
+        },
+    }
+    for name, content in contents.items():
+        module = ModuleType(name)
+        module.__dict__.update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.delitem(sys.modules, "compare_training_joeynmt", raising=False)
+    return importlib.import_module("compare_training_joeynmt")
+
+
+def test_the_peers_clock_leaves_validation_out(
+    peer: ModuleType, comparison: ModuleType, tmp_path: Path
+) -> None:
+    model = PlayedModel()
+    options = {"eps": 1e-9, "validate_every": 4}
+    manager = peer.change_training(options, peer.Clock(tmp_path))(model)
+    begin = time.perf_counter()
+    manager.train_and_validate()
+    assert time.perf_counter() - begin > 0.2  # the validation at the fourth update
+    assert manager.saved == [2]  # no validation, a checkpoint all the same
+    assert model.smoothing == 0.1
+    manager._train_step(SimpleNamespace(src_length=torch.tensor([3, 4]), ntokens=9))
+    manager.scheduler.step(4)
+    updates = comparison.read_records(tmp_path / "clock.jsonl")
+    assert [each["step"] for each in updates] == [1, 2, 3, 4, 5]
+    assert all(each["src"] == 7 and each["tgt"] == 9 for each in updates)
+    assert updates[-1]["seconds"] < 0.19
+    (validation,) = comparison.read_records(tmp_path / "validations.jsonl")
+    assert validation == {"step": 4, "perplexity": 12.5, "pieces": ["▁a ▁b"]}
+
+
+def test_the_peers_dropout_and_adam_are_the_papers(peer: ModuleType, tmp_path: Path) -> None:
+    model = PlayedModel()
+    options = {"eps": 1e-9, "validate_every": 4}
+    peer.change_training(options, peer.Clock(tmp_path))(model)
+    drops = [m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)]
+    assert drops == [0.3, 0.0, 0.0, 0.3]
+    optimizer = peer.joeynmt.training.build_optimizer({}, model.parameters())
+    assert optimizer.param_groups[0]["eps"] == 1e-9
+
+
+def test_the_peers_checkpoints_are_averaged(peer: ModuleType, tmp_path: Path) -> None:
+    states = [{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 6.0])}]
+    paths = [tmp_path / f"{i}.ckpt" for i in range(2)]
+    for path, state in zip(paths, states, strict=True):
+        torch.save({"model_state": state, "optimizer_state": {}}, path)
+    mean = peer.average(paths)
+    assert mean["w"].tolist() == [2.0, 4.0]
+    assert mean["w"].dtype == torch.float32
