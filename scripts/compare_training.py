@@ -5,16 +5,16 @@ python scripts/compare_training.py --train=PREFIX --validation=PREFIX --test=PRE
 
 Equal: the pairs (those that mt.train's cleaning keeps), their pieces (one BPE model, whose pieces
 Joey NMT reads as words), shape and tied embeddings, post-LN, dropout in the paper's two places,
-label smoothing, Adam and the warm-up schedule, target tokens an update in the mean (see below),
-updates, the checkpoints in the mean, beam and length penalty, float32, threads, and the scorer.
-Each trains by its own program: `mt.train`, and Joey NMT's TrainManager as
-`compare_training_joeynmt.py` calls it. Both run at the same time, a process each.
+label smoothing, Adam and the warm-up schedule, target tokens an update in the mean, updates, the
+checkpoints to average, beam and length penalty, float32, threads, and the scorer. Each trains by
+its own program: `mt.train`, and Joey NMT's TrainManager as `compare_training_joeynmt.py` calls it.
+Both run at the same time, a process each.
 
 Each program's own: how the weights are drawn, and how batches are made. mt.train puts pairs of
-like length together; Joey NMT takes them in random order and fills a batch until its longest pair
-times its pairs reach a number. That number is chosen so that its batches hold as many target
-tokens as mt.train's in the mean: they hold more padding. Joey NMT's
-learning rate is one update late.
+like length together; Joey NMT takes them in random order and fills a batch until its longest side
+times its pairs reach a number. That number is chosen so that an epoch has as many batches as
+mt.train's, which therefore hold as many target tokens in the mean, and more padding. Joey NMT's
+attention has biases, and its learning rate is that of the update before.
 
 Text is split at blanks and scored as it is (sacreBLEU, tokenize none): give tokenised text. Wall
 time is that of the updates with their checkpoints; what comes before, and validation, are not in
@@ -57,6 +57,7 @@ from compare_training_setup import (
 from mt import metrics
 from mt.batching import TokenBudgetSampler
 from mt.corpus import texts
+from mt.runs import is_finished
 from mt.sources import Files
 from mt.translator import Translator
 
@@ -104,8 +105,9 @@ def train_both(plan: Plan, python: str, batch_size: int) -> None:
 
 
 def is_trained(plan: Plan, name: str) -> bool:
-    last = {"mt": "model/config.json", PEER: "average.ckpt"}[name]
-    return (plan.work / name / last).is_file()
+    if name == "mt":  # one that was interrupted has a model folder, too
+        return is_finished(plan.work / name, plan.updates)
+    return (plan.work / name / "average.ckpt").is_file()
 
 
 def environment(plan: Plan) -> dict[str, str]:

@@ -75,6 +75,8 @@ def train(config: dict[str, Any]) -> None:
     set_seed(config["random_seed"])
     joeynmt.training.train(rank=0, world_size=None, cfg=config, skip_test=True)
     steps = sorted(int(path.stem) for path in folder.glob("[0-9]*.ckpt"))
+    if steps[-1] < config["training"]["updates"]:  # Joey NMT ends quietly when it is interrupted
+        raise SystemExit(f"interrupted at update {steps[-1]}")
     used = steps[-comparison["average"] :]
     mean = average([folder / f"{step}.ckpt" for step in used])
     about = {

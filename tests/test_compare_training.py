@@ -159,6 +159,16 @@ def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> Non
         comparison.remember(plan, {"updates": 21})
 
 
+def test_what_was_interrupted_is_not_trained(comparison: ModuleType, plan: Any) -> None:
+    folder = plan.work / "mt" / "model"
+    folder.mkdir(parents=True)
+    for steps, done in ((19, False), (20, True)):
+        about = {"training": {"steps": steps, "validation sacreBLEU": 1.0}}
+        (folder / "config.json").write_text(json.dumps(about))
+        assert comparison.is_trained(plan, "mt") == done
+    assert not comparison.is_trained(plan, "joeynmt")
+
+
 def test_wrong_input_is_one_line(
     comparison: ModuleType, plan: Any, tmp_path: Path, capsys: Any
 ) -> None:
@@ -174,6 +184,33 @@ def test_wrong_input_is_one_line(
     with pytest.raises(SystemExit):
         comparison.main([*common, "--python", "joeynmt=x", "--updates", "21"])
     assert "multiples" in capsys.readouterr().err
+
+
+def test_our_clock_leaves_validation_out(comparison: ModuleType, tmp_path: Path) -> None:
+    clock = importlib.import_module("compare_training_mt").Clock()
+    trainer = SimpleNamespace(
+        estimated_stepping_batches=9,
+        global_step=0,
+        is_global_zero=False,
+        world_size=1,
+        sanity_checking=False,
+        logger=SimpleNamespace(save_dir=str(tmp_path)),
+        state=SimpleNamespace(fn="fit"),
+        callback_metrics={"val_loss": 3.0, "val_ppl": 12.5, "val_bleu": 7.0},
+    )
+    batch = SimpleNamespace(src=SimpleNamespace(tokens=7), tgt=SimpleNamespace(tokens=9))
+    clock.on_train_start(trainer, torch.nn.Linear(1, 1))
+    for step in (1, 2):
+        trainer.global_step = step
+        clock.on_train_batch_end(trainer, None, None, batch, 0)
+        if step == 1:
+            time.sleep(0.2)
+            clock.on_validation_end(trainer, None)
+    updates = comparison.read_records(tmp_path / "clock.jsonl")
+    assert [(each["step"], each["src"], each["tgt"]) for each in updates] == [(1, 7, 9), (2, 7, 9)]
+    assert updates[-1]["seconds"] < 0.19
+    (validation,) = comparison.read_records(tmp_path / "validations.jsonl")
+    assert validation == {"step": 1, "perplexity": 12.5, "bleu": 7.0}
 
 
 # ------------------------------------------------------------- the peer's side, the peer played
