@@ -54,7 +54,7 @@ from compare_training_setup import (
     write_lines,
 )
 
-from mt import metrics
+from mt import checkpoint, metrics
 from mt.batching import TokenBudgetSampler
 from mt.corpus import texts
 from mt.runs import is_finished
@@ -213,7 +213,7 @@ def results(plan: Plan) -> dict[str, Any]:
     about = json.loads((plan.work / PEER / "about.json").read_text("utf-8"))
     found["mt"]["averaged"] = model["training"]["mean of checkpoints"]
     found[PEER]["averaged"] = ", ".join(f"{step}.ckpt" for step in about["averaged"])
-    weights = Translator.load(plan.work / "mt" / "model", "cpu").models[0].parameters()
+    weights = checkpoint.load(plan.work / "mt" / "model").model.parameters()
     found["mt"]["parameters"] = sum(w.numel() for w in weights)
     found[PEER]["parameters"] = about["parameters"]
     found["mt"]["versions"] = versions(["torch", "pytorch-lightning"])

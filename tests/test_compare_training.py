@@ -14,6 +14,9 @@ import pytest
 import sacrebleu
 import torch
 
+from mt import checkpoint
+from mt.corpus import texts
+from mt.model import Transformer
 from mt.sources import Files
 from mt.tokenizer import Tokenizer
 
@@ -150,6 +153,39 @@ def test_sums_table_and_conclusions_by_hand(comparison: ModuleType) -> None:
     assert comparison.report(found).splitlines()[2] == (
         "| mt | 4 | 102 | 0.1 | 0.1 | 76 | 42.50 | 41.50 |"
     )
+
+
+def test_what_both_have_left_is_read_and_drawn(
+    comparison: ModuleType, plan: Any, small_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    model = Transformer(small_tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1)
+    about = {"mean of checkpoints": "step-1, step-2"}
+    checkpoint.save(plan.work / "mt" / "model", model, small_tokenizer, 9, ["en", "de"], about)
+    references = texts(plan.source, "validation")[1]
+    pieces = ["▁" + line.replace(" ", " ▁") for line in references]
+    validations = {"mt": {"bleu": 50.0}, "joeynmt": {"pieces": pieces}}
+    (plan.work / "joeynmt").mkdir()
+    theirs = {"parameters": 7, "averaged": [10, 20], "versions": {}}
+    (plan.work / "joeynmt" / "about.json").write_text(json.dumps(theirs))
+    for name, validation in validations.items():
+        folder = plan.work / name
+        update = {"step": 20, "seconds": 60.0, "cpu_seconds": 50.0, "src": 5, "tgt": 6}
+        comparison.write_lines(folder / "clock.jsonl", [json.dumps(update)])
+        line = json.dumps({"step": 20, "perplexity": 12.5, **validation})
+        comparison.write_lines(folder / "validations.jsonl", [line])
+        for split in ("validation", "test"):
+            hypotheses = references if name == "mt" else ["a hund ."] * 4
+            comparison.write_lines(comparison.hypotheses(plan, name, split), hypotheses)
+    found = comparison.results(plan)
+    assert found["mt"]["test BLEU"] == 100.0 > found["joeynmt"]["test BLEU"]
+    assert found["mt"]["parameters"] == sum(w.numel() for w in model.parameters())
+    assert [found[name]["averaged"] for name in found] == ["step-1, step-2", "10.ckpt, 20.ckpt"]
+    point = {"step": 20, "seconds": 60.0, "perplexity": 12.5}
+    assert found["mt"]["validations"] == [{**point, "bleu": 50.0}]
+    assert found["joeynmt"]["validations"] == [{**point, "bleu": pytest.approx(100)}]
+    pytest.importorskip("matplotlib")
+    comparison.draw(found, str(tmp_path / "curves.png"))
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> None:
