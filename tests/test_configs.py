@@ -64,7 +64,7 @@ def parameters(function: Any) -> set[str]:
 
 
 def test_there_is_something_to_choose() -> None:
-    assert members("data") == ["files", "phrasebook", "wmt14"]
+    assert members("data") == ["files", "multi30k", "phrasebook", "wmt14"]
     assert members("model") == ["base", "big", "tiny"]
     assert "quickstart" in members("experiment")
 
@@ -239,6 +239,17 @@ def test_quickstart_is_the_phrasebook_and_a_small_model() -> None:
     assert cfg.trainer.devices == 1
     # an experiment changes numbers; the paper's others stay
     assert (cfg.training.eps_ls, cfg.training.beta2, cfg.search.alpha) == (0.1, 0.98, 0.6)
+
+
+@pytest.mark.parametrize(("name", "data"), [("multi30k", "multi30k"), ("tatoeba", "files")])
+def test_public_experiments_take_files_too(name: str, data: str) -> None:
+    cfg = compose("train", [f"experiment={name}"], return_hydra_config=True)
+    assert cfg.hydra.runtime.choices["data"] == data
+    files = resolved("train", f"experiment={name}", "data=files", "data.train=a/b")
+    plain = resolved("train", f"experiment={name}")
+    assert (files["data"]["kind"], files["data"]["train"]) == ("files", "a/b")
+    assert files["data"]["tokens_per_step"] == plain["data"]["tokens_per_step"] == 4096
+    assert files["model"] == plain["model"]
 
 
 def test_an_experiment_can_be_changed_in_turn() -> None:
