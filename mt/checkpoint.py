@@ -225,7 +225,9 @@ def _weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
 
 def _card(config: dict[str, Any], model: Transformer) -> str:
     """README.md of a model folder."""
-    shape = ", ".join(f"{name} {value}" for name, value in config["model"].items())
+    shape = ", ".join(
+        f"{name} {value}" for name, value in model.config.items() if value is not None
+    )
     parameters = sum(p.numel() for p in model.parameters())
     lines = [
         f"# {' → '.join(config['languages'])} translation model",

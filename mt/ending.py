@@ -90,7 +90,7 @@ def explain(error: Diverged, folder: Path, rank: int) -> str:
         lines.append(f"  the {len(error.pairs):,} pairs of its batch are in {file}; the first:")
         lines += [f"    {src[:60]} | {tgt[:60]}" for src, tgt in error.pairs[:3]]
     lines += [
-        "  what to try: a larger training.warmup_steps (a lower learning rate), "
+        "  what to try: a smaller training.lr_factor or larger training.warmup_steps, "
         "trainer.gradient_clip_val=1, trainer.precision=32-true, data without these pairs",
         "  what was saved before is whole: ckpt=last goes on from it",
     ]

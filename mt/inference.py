@@ -6,7 +6,8 @@ places, a mask moves instead of the cache.
 
 Shapes: B sentences, w hypotheses of each, R = B * w rows, T positions at a time (S in the encoder,
 w in the decoder, where a sentence's hypotheses stand side by side), S source length, V vocabulary,
-h heads, d_k = d_model / h.
+h heads, d_v = d_model / h. Keys and values are kept side by side, so that ``width`` is that of
+both: d_k, which is d_v, or the larger of the two, where what is missing of the other is zeros.
 """
 
 import math
@@ -26,7 +27,8 @@ class Decoder:
 
     ``precision`` float32 is exact; bfloat16 has weights and activations in it; int8 multiplies
     8-bit weights with activations rounded as they come, on the CPU. The weights are those of now:
-    after more training a new Decoder is due.
+    after more training a new Decoder is due. Where positions are learned, those behind the last are
+    as the last.
 
     Raises ValueError for another precision, or for int8 on another device than the CPU.
     """
@@ -34,11 +36,12 @@ class Decoder:
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
         weight = model.embedding.weight.detach()
         self.device, self.precision = weight.device, precision
-        self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, int(model.config["h"])
+        self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, model.h
         make, self.dtype = matrices(precision, self.device)
         self.encoder = [_EncoderLayer(layer, make, self.h, self.dtype) for layer in model.encoder]
         self.decoder = [_DecoderLayer(layer, make, self.h, self.dtype) for layer in model.decoder]
         self.embedding = weight.to(self.dtype)
+        self.learned = None if model.positions is None else model.positions.weight.detach()
         self.positions = torch.empty(0, self.d_model)
         # By far the largest matrix: packing pays also in float32, where for others it does not.
         pack = precision == "float32" and can_pack(self.device)
@@ -96,7 +99,11 @@ class Decoder:
         end = position + ids.shape[1]
         table = self.positions  # which another thread may be replacing
         if end > len(table):
-            table = positional_encoding(torch.arange(2 * end + 100), self.d_model)
+            positions = torch.arange(2 * end + 100)
+            if self.learned is None:
+                table = positional_encoding(positions, self.d_model)
+            else:  # those behind the last are like it
+                table = self.learned[positions.clamp(max=len(self.learned) - 1)]
             table = self.positions = table.to(self.device, self.dtype)
         x = torch.embedding(self.embedding, ids)
         x = torch.add(table[position:end], x, alpha=math.sqrt(self.d_model))
@@ -112,7 +119,7 @@ class State:
     """
 
     def __init__(self, cross: Tensor, source_mask: Tensor | None) -> None:
-        self.cross = cross  # [N, B, S, 2h, d_k]: the keys of all heads, then their values
+        self.cross = cross  # [N, B, S, 2h, width]: the keys of all heads, then their values
         self.source_mask = source_mask  # [B, 1, 1, S], or None when there is no padding
         self.sources = _by_layer(cross)
         self.own = torch.empty_like(cross[:, :, :1])  # as ``cross``, with slots for S
@@ -137,7 +144,7 @@ class State:
             self.past = self.past[sentences, parents]
             self.past[:, :, start : self.slots].diagonal(dim1=1, dim2=2).zero_()
         mask = None if self.past is None else self.past[:, None, :, : self.slots]
-        new = self.own[:, :, start : self.slots].unbind(0)  # [B, w, 2h, d_k] each
+        new = self.own[:, :, start : self.slots].unbind(0)  # [B, w, 2h, width] each
         keys, values = _by_layer(self.own[:, :, : self.slots])
         return new, keys, values, mask
 
@@ -221,13 +228,13 @@ class _DecoderLayer:
         mask: Tensor | None,
         state: State,
     ) -> Tensor:
-        """x [R, d_model]; ``slots`` [B, w, 2h, d_k] are the place of this step in K and V."""
+        """x [R, d_model]; ``slots`` [B, w, 2h, width] are the place of this step in K and V."""
         Q, new = self.self_attention.project(x, B)
         slots.copy_(new)
         x = self.self_attention(x, Q, K, V, mask)
         Q = self.cross_attention.query(x, B)
         if state.weights is not None:
-            scores = Q @ source_K.transpose(2, 3) / math.sqrt(Q.shape[3])
+            scores = Q @ source_K.transpose(2, 3) * self.cross_attention.scale
             scores = scores if state.source_mask is None else scores + state.source_mask
             state.weights.append(scores.softmax(dim=-1))  # [B, h, w, S]
         return self.feed_forward(self.cross_attention(x, Q, source_K, source_V, state.source_mask))
@@ -248,27 +255,35 @@ class _Attention:
     def __init__(
         self, layer: Any, add_norm: AddNorm, make: Callable[..., Matrix], h: int, dtype: torch.dtype
     ) -> None:
-        self.h = h
-        for name, linear in layer.named_children():
-            setattr(self, name, make(linear.weight.detach()))
+        weights = {name: linear.weight.detach() for name, linear in layer.named_children()}
+        d_model = len(weights["W_O"])
+        d_k = next(iter(layer.sizes.values()))[0] // h
+        self.h, self.width, self.scale = h, max(d_k, d_model // h), 1 / math.sqrt(d_k)
+        if d_k != d_model // h:
+            for name, sizes in layer.sizes.items():
+                parts = weights[name].split(sizes)
+                weights[name] = torch.cat([_widened(W, h, self.width) for W in parts])
+            weights["W_O"] = _widened(weights["W_O"].t(), h, self.width).t()
+        for name, W in weights.items():
+            setattr(self, name, make(W))
         self.norm = _Norm(add_norm, dtype)
 
     def project(self, x: Tensor, B: int) -> tuple[Tensor, Tensor]:
-        """x [B * T, d_model] -> queries [B, h, T, d_k], keys and values [B, T, 2h, d_k]."""
-        heads = self.W_QKV(x).view(B, -1, 3 * self.h, x.shape[1] // self.h)
+        """x [B * T, d_model] -> queries [B, h, T, width], keys and values [B, T, 2h, width]."""
+        heads = self.W_QKV(x).view(B, -1, 3 * self.h, self.width)
         Q, new = heads.split((self.h, 2 * self.h), dim=2)
         return Q.transpose(1, 2), new
 
     def query(self, x: Tensor, B: int) -> Tensor:
-        return self.W_Q(x).view(B, -1, self.h, x.shape[1] // self.h).transpose(1, 2)
+        return self.W_Q(x).view(B, -1, self.h, self.width).transpose(1, 2)
 
     def keys_values(self, memory: Tensor, B: int) -> Tensor:
-        return self.W_KV(memory).view(B, -1, 2 * self.h, memory.shape[1] // self.h)
+        return self.W_KV(memory).view(B, -1, 2 * self.h, self.width)
 
     def __call__(self, x: Tensor, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        """x [B * T, d_model], Q [B, h, T, d_k], K and V [B, h, slots, d_k] -> as x."""
-        heads = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
-        return self.norm(self.W_O.plus(heads.transpose(1, 2).reshape(x.shape), x))
+        """x [B * T, d_model], Q [B, h, T, width], K and V [B, h, slots, width] -> as x."""
+        heads = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, scale=self.scale)
+        return self.norm(self.W_O.plus(heads.transpose(1, 2).reshape(len(x), -1), x))
 
 
 class _FeedForward:
@@ -301,13 +316,19 @@ class _Norm:
         return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
 
+def _widened(W: Tensor, h: int, width: int) -> Tensor:
+    """W [h * d, d_model] -> [h * width, d_model], rows of zeros behind those of each head."""
+    rows = W.unflatten(0, (h, -1))
+    return F.pad(rows, (0, 0, 0, width - rows.shape[1])).flatten(0, 1)
+
+
 def _keys_values(cache: Tensor) -> tuple[Tensor, Tensor]:
-    """[..., slots, 2h, d_k] -> keys and values, views of [..., h, slots, d_k]."""
+    """[..., slots, 2h, width] -> keys and values, views of [..., h, slots, width]."""
     K, V = cache.transpose(-3, -2).chunk(2, dim=-3)
     return K, V
 
 
 def _by_layer(cache: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """[N, B, slots, 2h, d_k] -> the keys of each layer and the values of each layer."""
+    """[N, B, slots, 2h, width] -> the keys of each layer and the values of each layer."""
     K, V = _keys_values(cache)
     return K.unbind(0), V.unbind(0)

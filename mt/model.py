@@ -4,7 +4,7 @@ The positions of a batch lie one behind the other, without padding (``mt.packing
 alone has them laid out as sentences.
 
 Shapes: B sentences, S source length, T target length, n source rows, m target rows, V vocabulary,
-h heads, d_k = d_model / h.
+h heads, d_v = d_model / h, and d_k, which is d_v unless told otherwise.
 """
 
 import math
@@ -23,7 +23,9 @@ class Transformer(nn.Module):
     This is the view of training: all target positions at once. ``mt.inference`` computes the same
     function a token at a time.
 
-    Raises ValueError when a number is not one the paper's architecture allows.
+    ``d_k`` None is d_model / h; ``learned_positions`` is how many of them are learned, None for
+    sinusoids, which have no end. Raises ValueError when a number is not one the paper's
+    architecture allows.
     """
 
     def __init__(
@@ -34,10 +36,14 @@ class Transformer(nn.Module):
         d_ff: int = 2048,
         h: int = 8,
         P_drop: float = 0.1,
+        d_k: int | None = None,
+        learned_positions: int | None = None,
         pad_id: int = 0,
     ) -> None:
         super().__init__()
         _check(vocab_size=vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h, P_drop=P_drop)
+        d_k = d_model // h if d_k is None else d_k
+        _check_size("d_k", d_k)
         self.config = {
             "vocab_size": vocab_size,
             "N": N,
@@ -45,33 +51,43 @@ class Transformer(nn.Module):
             "d_ff": d_ff,
             "h": h,
             "P_drop": P_drop,
+            "d_k": d_k,
+            "learned_positions": learned_positions,
         }
         self.d_model, self.h, self.pad_id = d_model, h, pad_id
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
         self.dropout = Dropout(P_drop)
-        self.encoder = nn.ModuleList(EncoderLayer(d_model, d_ff, P_drop) for _ in range(N))
-        self.decoder = nn.ModuleList(DecoderLayer(d_model, d_ff, P_drop) for _ in range(N))
+        layer = d_model, d_ff, P_drop, h * d_k
+        self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(N))
+        self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(N))
+        self.positions: nn.Embedding | None = None
+        if learned_positions is not None:  # for both sides, as the sinusoids are (table 3, row E)
+            _check_size("learned_positions", learned_positions)
+            self.positions = nn.Embedding(learned_positions, d_model)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the weights; the paper is silent, so as fairseq does (tensor2tensor is much alike).
 
         The embedding comes from N(0, 1/sqrt(d_model)), so that the logits of 3.4 start near unit
-        variance; the padding row is zero; matrices are Xavier-uniform, W_Q, W_K and W_V with a
-        gain of 1/sqrt(2), and biases zero.
+        variance, and so do learned positions; the padding row is zero; matrices are Xavier-uniform,
+        W_Q, W_K and W_V with a gain of 1/sqrt(2), and biases zero.
         """
         for name, module in self.named_modules():
-            if isinstance(module, nn.Linear):
-                if name.endswith(("W_QKV", "W_Q", "W_KV")):
-                    for W in module.weight.split(self.d_model):
+            if isinstance(module, SelfAttention | CrossAttention):
+                for stacked, sizes in module.sizes.items():
+                    for W in getattr(module, stacked).weight.split(sizes):
                         nn.init.xavier_uniform_(W, gain=2**-0.5)
-                else:
+            elif isinstance(module, nn.Linear):
+                if not name.endswith(("W_QKV", "W_Q", "W_KV")):
                     nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
         nn.init.normal_(self.embedding.weight, std=self.d_model**-0.5)
         with torch.no_grad():
             self.embedding.weight[self.pad_id].zero_()
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=self.d_model**-0.5)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V].
@@ -85,8 +101,15 @@ class Transformer(nn.Module):
         """Source ids, target ids shifted right -> the decoder's states [m, d_model].
 
         A source sentence ends in eos. Position i of a target sees those up to i alone (3.1). Rows
-        from ``tgt.tokens`` on are padding.
+        from ``tgt.tokens`` on are padding. Raises ValueError for a sentence longer than the
+        positions that are learned.
         """
+        longest = max(src.rows.shape[1], tgt.rows.shape[1])
+        if self.positions is not None and longest > self.positions.num_embeddings:
+            raise ValueError(
+                f"a sentence of {longest} positions: more than the "
+                f"learned_positions={self.positions.num_embeddings} of the model"
+            )
         source, target = Heads(src, self.h), Heads(tgt, self.h)
         # One look-up for both sides, because its gradient is as large as the matrix.
         looked_up = self.embedding(torch.cat((src.ids, tgt.ids)))
@@ -97,7 +120,10 @@ class Transformer(nn.Module):
     def embed(self, looked_up: Tensor, positions: Tensor) -> Tensor:
         """Rows of the embedding matrix [n, d_model], positions [n] -> [n, d_model]: the rows times
         sqrt(d_model), plus positional encodings (3.4, 3.5), then dropout (5.4)."""
-        encoding = positional_encoding(positions, self.d_model).to(looked_up.dtype)
+        if self.positions is None:
+            encoding = positional_encoding(positions, self.d_model).to(looked_up.dtype)
+        else:
+            encoding = self.positions(positions)
         return self.dropout(encoding.add(looked_up, alpha=math.sqrt(self.d_model)))
 
     def encode(self, x: Tensor, source: Heads) -> Tensor:
@@ -120,9 +146,9 @@ class Transformer(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each inside Add & Norm (3.1)."""
 
-    def __init__(self, d_model: int, d_ff: int, P_drop: float) -> None:
+    def __init__(self, d_model: int, d_ff: int, P_drop: float, keys: int | None = None) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model)
+        self.self_attention = SelfAttention(d_model, keys)
         self.feed_forward = FeedForward(d_model, d_ff)
         self.add_norm = nn.ModuleList(AddNorm(d_model, P_drop) for _ in range(2))
 
@@ -134,10 +160,10 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the memory, feed-forward, each in Add & Norm (3.1)."""
 
-    def __init__(self, d_model: int, d_ff: int, P_drop: float) -> None:
+    def __init__(self, d_model: int, d_ff: int, P_drop: float, keys: int | None = None) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model)
-        self.cross_attention = CrossAttention(d_model)
+        self.self_attention = SelfAttention(d_model, keys)
+        self.cross_attention = CrossAttention(d_model, keys)
         self.feed_forward = FeedForward(d_model, d_ff)
         self.add_norm = nn.ModuleList(AddNorm(d_model, P_drop) for _ in range(3))
 
@@ -164,8 +190,8 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention, softmax(Q K^T / sqrt(d_k)) V (3.2.1, equation 1).
 
-    Q [B, h, T, d_k], K and V [B, h, S, d_k] -> [B, h, T, d_k]. ``mask`` is True where a query may
-    look at a key, ``causal`` lets query i look at keys 0..i.
+    Q [B, h, T, d_k], K [B, h, S, d_k], V [B, h, S, d_v] -> [B, h, T, d_v]. ``mask`` is True
+    where a query may look at a key, ``causal`` lets query i look at keys 0..i.
     """
     if Q.device.type != "cpu":
         return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
@@ -183,39 +209,44 @@ def attention(
     Q, K, V = (x.flatten(0, 1).to(dtype) for x in (Q, K, V))
     with torch.autocast("cpu", enabled=False):
         scores = torch.baddbmm(bias, Q, K.transpose(1, 2), alpha=d_k**-0.5)
-        return torch.bmm(scores.softmax(dim=-1), V).view(B, h, T, d_k).to(given)
+        return torch.bmm(scores.softmax(dim=-1), V).view(B, h, T, -1).to(given)
 
 
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence over itself (3.2.2, 3.2.3).
 
     W_Q, W_K and W_V of all heads are stacked in one matrix, so that one product makes them all.
+    ``keys`` is h * d_k; None: d_model, which is h * d_v.
     """
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, keys: int | None = None) -> None:
         super().__init__()
-        self.W_QKV = nn.Linear(d_model, 3 * d_model, bias=False)
+        keys = keys or d_model
+        self.sizes = {"W_QKV": (keys, keys, d_model)}  # of what is stacked
+        self.W_QKV = nn.Linear(d_model, 2 * keys + d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, heads: Heads, causal: bool = False) -> Tensor:
         """x [n, d_model] -> [n, d_model]; without ``causal`` a position sees its whole sentence."""
-        Q, K, V = heads.split(self.W_QKV(x), parts=3)
+        Q, K, V = heads.split(self.W_QKV(x), self.sizes["W_QKV"])
         return self.W_O(heads.merge(attention(Q, K, V, None if causal else heads.mask, causal)))
 
 
 class CrossAttention(nn.Module):
     """Multi-head attention of the decoder over the encoder's output (3.2.3)."""
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, keys: int | None = None) -> None:
         super().__init__()
-        self.W_Q = nn.Linear(d_model, d_model, bias=False)
-        self.W_KV = nn.Linear(d_model, 2 * d_model, bias=False)
+        keys = keys or d_model
+        self.sizes = {"W_Q": (keys,), "W_KV": (keys, d_model)}
+        self.W_Q = nn.Linear(d_model, keys, bias=False)
+        self.W_KV = nn.Linear(d_model, keys + d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, y: Tensor, memory: Tensor, source: Heads, target: Heads) -> Tensor:
         """y [m, d_model], memory [n, d_model] -> [m, d_model]."""
-        (Q,) = target.split(self.W_Q(y), parts=1)
-        K, V = source.split(self.W_KV(memory), parts=2)
+        (Q,) = target.split(self.W_Q(y), self.sizes["W_Q"])
+        K, V = source.split(self.W_KV(memory), self.sizes["W_KV"])
         return self.W_O(target.merge(attention(Q, K, V, source.mask)))
 
 
@@ -243,11 +274,15 @@ def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
 
 def _check(P_drop: float, **sizes: int) -> None:
     for name, value in sizes.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
+        _check_size(name, value)
     if not isinstance(P_drop, int | float) or not 0 <= P_drop < 1:
         raise ValueError(f"P_drop={P_drop!r}: must be a number from 0 up to, not including, 1")
     if sizes["d_model"] % 2:
         raise ValueError(f"d_model={sizes['d_model']}: must be even, for pairs of sine and cosine")
     if sizes["d_model"] % sizes["h"]:
         raise ValueError(f"h={sizes['h']}: must divide d_model={sizes['d_model']}")
+
+
+def _check_size(name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")

@@ -63,6 +63,7 @@ class TranslationModule(pl.LightningModule):
         beta1: float = 0.9,
         beta2: float = 0.98,
         eps: float = 1e-9,
+        lr_factor: float = 1.0,
         seed: int = 1,
         max_length: int = 256,
         languages: Sequence[str] = ("en", "de"),
@@ -71,6 +72,8 @@ class TranslationModule(pl.LightningModule):
         super().__init__()
         if type(warmup_steps) is not int or warmup_steps < 1:
             raise ValueError(f"warmup_steps={warmup_steps!r}: must be a whole number of at least 1")
+        if type(lr_factor) not in (int, float) or not 0 < lr_factor < math.inf:
+            raise ValueError(f"lr_factor={lr_factor!r}: must be a number above 0")
         for name, value in (("eps_ls", eps_ls), ("beta1", beta1), ("beta2", beta2), ("eps", eps)):
             if not isinstance(value, int | float) or not 0 <= value < 1:
                 raise ValueError(
@@ -81,7 +84,7 @@ class TranslationModule(pl.LightningModule):
         self.save_hyperparameters(ignore=["tokenizer", "model"])
         self.save_hyperparameters({"model": dict(self.model.config)})
         self.eps_ls, self.warmup_steps = eps_ls, warmup_steps
-        self.betas, self.eps = (beta1, beta2), eps
+        self.betas, self.eps, self.lr_factor = (beta1, beta2), eps, lr_factor
         self.seed, self.max_length, self.search = seed, max_length, search or {}
         self.languages = languages
         self._translator().translate([], **self.search)  # wrong search options show at once
@@ -240,7 +243,9 @@ class TranslationModule(pl.LightningModule):
         )
         scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
-            lambda done: learning_rate(done + 1, self.model.d_model, self.warmup_steps),
+            lambda done: learning_rate(
+                done + 1, self.model.d_model, self.warmup_steps, self.lr_factor
+            ),
         )
         return {
             "optimizer": optimizer,

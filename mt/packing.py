@@ -57,8 +57,12 @@ class Heads:
         self.mask = packed.rows[:, None, None] < packed.tokens  # [B, 1, 1, T], True for a key
         self._indices = {parts: self._index(parts) for parts in (1, 2, 3)}
 
-    def split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """[n, parts * h * d_k] -> ``parts`` times [B, h, T, d_k]."""
+    def split(self, x: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
+        """[n, sum of ``sizes``] -> for each size, which is h * d, [B, h, T, d]."""
+        parts = len(sizes)
+        if len(set(sizes)) > 1:  # d_k is not d_v: not all at once
+            pairs = zip(x.split(sizes, dim=1), sizes, strict=True)
+            return tuple(laid_out for part, size in pairs for laid_out in self.split(part, (size,)))
         there, back = self._indices[parts]
         vectors = x.reshape(len(back), -1)
         laid_out = _Gather.apply(vectors, there, back, self.tokens * parts * self.h)

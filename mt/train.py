@@ -144,6 +144,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     cleaning = Cleaning(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
     compiled = _check_compile(shape.pop("compile"))
+    _check_positions(shape.get("learned_positions"), cleaning.max_length)
     options = _plain(cfg.training)
     options |= {
         "model": shape,
@@ -218,6 +219,15 @@ def _check_compile(value: Any) -> bool:
     return value
 
 
+def _check_positions(learned: Any, max_length: int | None) -> None:
+    """ValueError when the data may hold sentences longer than the positions that are learned."""
+    if type(learned) is int and (max_length is None or max_length >= learned):
+        raise ValueError(
+            f"model.learned_positions={learned}: must be more than data.clean.max_length, "
+            f"which is {'null, no bound' if max_length is None else max_length}"
+        )
+
+
 def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
     csv = CSVLogger(run_dir, name="logs")
     tensorboard = TensorBoardLogger(run_dir, name="logs", version=f"version_{csv.version}")
@@ -255,7 +265,8 @@ def _run_tokenizer(cfg: DictConfig, resume: Path) -> Tokenizer:
 def _check_resume(path: Path, module: TranslationModule, cfg: DictConfig) -> None:
     """ValueError when the run cannot go on from there; with ckpt=auto a finished one just ends."""
     found = checkpoint.read(path)
-    shape = found["hyper_parameters"]["model"]
+    with torch.device("meta"):  # older ones name fewer numbers
+        shape = Transformer(**found["hyper_parameters"]["model"]).config
     if shape != module.model.config:
         raise ValueError(
             f"{path} is of another model, {shape}, than the configuration's, {module.model.config}"

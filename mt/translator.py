@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -181,6 +181,9 @@ class Translator:
 
         lengths = [len(ids) + 1 for ids in sources]
         found = self._run(find, lengths, options.width, batch_size, on_progress)
+        self._report_unlearned(
+            max(len(ids), len(best[0].ids)) for ids, best in zip(sources, found, strict=True)
+        )
         weights: Sequence[Tensor | None] = [None] * len(sources)
         if options.attention:
             outputs = [hypotheses[0].ids for hypotheses in found]
@@ -227,6 +230,7 @@ class Translator:
             return [[h] for h in score(self.model, src, [outputs[i] for i in batch], alpha)]
 
         lengths = [max(len(a), len(b)) + 1 for a, b in zip(inputs, outputs, strict=True)]
+        self._report_unlearned(length - 1 for length in lengths)
         found = self._run(find, lengths, 1, batch_size, on_progress)
         return [
             replace(
@@ -247,6 +251,16 @@ class Translator:
             f"{self.max_length} that the model was trained on: translated in {len(ends)} parts"
         )
         return [ids[start:end] for start, end in itertools.pairwise([0, *ends])]
+
+    def _report_unlearned(self, lengths: Iterable[int]) -> None:
+        """A warning that counts what goes beyond the positions that a model has learned."""
+        learned = [len(each.learned) for each in self.decoders if each.learned is not None]
+        beyond = sum(length >= min(learned) for length in lengths) if learned else 0  # bos or eos
+        if beyond:
+            log.warning(
+                f"{beyond:,} sentence(s) of the input or output go beyond the {min(learned)} "
+                "positions that the model has learned: do not trust what is behind them"
+            )
 
     def _pad(self, sources: list[list[int]]) -> Tensor:
         return pad([[*ids, EOS] for ids in sources]).to(self.decoders[0].device)

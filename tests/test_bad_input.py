@@ -106,6 +106,8 @@ SETTINGS = [
     ("training.eps_ls=2", r"eps_ls=2: must be"),
     ("training.eps_ls=x", r"eps_ls='x': must be"),
     ("training.warmup_steps=0", r"warmup_steps=0: must be"),
+    ("training.lr_factor=0", r"lr_factor=0: must be a number above 0"),
+    ("model.learned_positions=256", r"must be more than data.clean.max_length, which is 256"),
     ("training.beta1=2", r"beta1=2: must be"),
     ("training.eps=-1", r"eps=-1: must be"),
     ("data.tokens_per_step=0", r"tokens_per_step=0: must be"),

@@ -113,6 +113,30 @@ def test_the_folder_holds_four_files_and_its_parent_nothing_else(folder: Path) -
     assert names(folder.parent) == ["model"]
 
 
+def test_a_folder_and_a_checkpoint_from_before_the_variations_are_read(
+    folder: Path, run: Path
+) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    path = run / "checkpoints" / "step7.ckpt"
+    content = torch.load(path, weights_only=True)
+    for shape in (config["model"], content["hyper_parameters"]["model"]):
+        del shape["d_k"], shape["learned_positions"]
+    (folder / "config.json").write_text(json.dumps(config))
+    torch.save(content, path)
+    for old in (folder, path):
+        assert_same_model(checkpoint.load(old).model, tiny())
+
+
+@pytest.mark.parametrize("changes", [{"d_k": 3}, {"learned_positions": 9}])
+def test_a_variation_is_saved_and_loaded(
+    changes: dict[str, int], tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    loaded = checkpoint.load(save(tmp_path / "model", tiny(**changes), tokenizer))
+    assert_same_model(loaded.model, tiny(**changes))
+    ((name, value),) = changes.items()
+    assert f"{name} {value}" in (tmp_path / "model" / "README.md").read_text()
+
+
 def test_the_config_says_what_the_model_is(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config == {

@@ -1,6 +1,7 @@
 """Every configuration composes, says what each number is, and holds the paper's defaults."""
 
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -18,13 +20,17 @@ from omegaconf import DictConfig, OmegaConf
 
 from mt import sources, train
 from mt.corpus import Cleaning
+from mt.loss import smoothed_cross_entropy
 from mt.model import Transformer
 from mt.module import TranslationModule
+from mt.packing import pack
 from mt.search import SearchOptions
 from mt.translator import Translator
 
 CONF = Path(train.__file__).parents[1] / "conf"
 FILES = sorted(CONF.rglob("*.yaml"))
+# Of every model but for the variations of table 3.
+PLAIN = {"d_k": None, "learned_positions": None, "compile": False}
 # Keys of conf/data that are not the source's own.
 PIPELINE = {
     "kind", "clean", "tokens_per_step", "max_tokens", "limit", "validation_limit", "workers",
@@ -95,7 +101,66 @@ def test_every_experiment_composes(experiment: str) -> None:
     assert cfg.keys() == resolved("train").keys()
 
 
-@pytest.mark.parametrize("override", ["data=x", "model=x", "experiment=x", "experiment=quickstrat"])
+VARIATIONS = {  # table 3
+    "base": {},
+    **{f"A_h{h}": {"h": h} for h in (1, 4, 16, 32)},
+    **{f"B_d_k{d_k}": {"d_k": d_k} for d_k in (16, 32)},
+    **{f"C_N{N}": {"N": N} for N in (2, 4, 8)},
+    **{f"C_d_model{d_model}": {"d_model": d_model} for d_model in (256, 1024)},
+    **{f"C_d_ff{d_ff}": {"d_ff": d_ff} for d_ff in (1024, 4096)},
+    "D_P_drop0": {"P_drop": 0.0},
+    "D_P_drop02": {"P_drop": 0.2},
+    "D_eps_ls0": {"eps_ls": 0.0},
+    "D_eps_ls02": {"eps_ls": 0.2},
+    "E_learned": {"learned_positions": 512},
+    "big": {"d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3},
+}
+
+
+@functools.cache
+def unvaried() -> dict[str, Any]:
+    return resolved("train")
+
+
+def test_the_variations_are_all_of_table_3() -> None:
+    assert members("variation") == sorted(VARIATIONS)
+
+
+@pytest.mark.parametrize("variation", sorted(VARIATIONS))
+def test_a_variation_changes_what_table_3_changes_and_trains(variation: str) -> None:
+    plain, cfg = unvaried(), resolved("train", f"variation={variation}")
+    before, now = ({**c["model"], **c["training"]} for c in (plain, cfg))
+    changes = VARIATIONS[variation]
+    assert now == {**before, **changes}
+    assert {**cfg, "model": 0, "training": 0} == {**plain, "model": 0, "training": 0}
+
+    small = {name: now[name] // 8 for name in ("d_model", "d_ff")}
+    shape = {name: value for name, value in cfg["model"].items() if name != "compile"}
+    model = Transformer(50, **{**shape, **small, "N": 1})
+    before_step = [p.detach().clone() for p in model.parameters()]
+    src, tgt, labels = (torch.randint(4, 50, (2, 5)) for _ in range(3))
+    states = model.states(pack(src), pack(tgt))
+    weight, eps_ls = model.embedding.weight, now["eps_ls"]
+    loss, _ = smoothed_cross_entropy(states, weight, labels.flatten(), eps_ls)
+    loss.backward()
+    torch.optim.Adam(model.parameters(), lr=1e-3).step()
+    assert loss.isfinite()
+    for old, p in zip(before_step, model.parameters(), strict=True):
+        assert p.isfinite().all()
+        assert not torch.equal(old, p)
+
+
+def test_a_variation_stands_on_any_model_and_experiment_and_can_be_changed_in_turn() -> None:
+    cfg = resolved("train", "experiment=quickstart", "variation=C_N2", "model.d_ff=100")
+    assert (cfg["model"]["N"], cfg["model"]["d_model"], cfg["model"]["d_ff"]) == (2, 128, 100)
+    cfg = resolved("train", "experiment=wmt14_big", "variation=D_P_drop02")
+    assert (cfg["model"]["P_drop"], cfg["model"]["d_model"]) == (0.2, 1024)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["data=x", "model=x", "experiment=x", "experiment=quickstrat", "variation=C_N3"],
+)
 def test_a_choice_that_does_not_exist_is_refused(override: str) -> None:
     with pytest.raises(Exception, match=f"Could not find '{override.replace('=', '/')}'"):
         compose("train", [override])
@@ -157,7 +222,7 @@ def test_model_keys_are_the_transformers(model: str) -> None:
 def test_training_keys_are_the_modules() -> None:
     keys = set(resolved("train")["training"])
     assert keys < parameters(TranslationModule)
-    assert {"eps_ls", "warmup_steps", "beta1", "beta2", "eps"} == keys
+    assert {"eps_ls", "warmup_steps", "beta1", "beta2", "eps", "lr_factor"} == keys
 
 
 @pytest.mark.parametrize("data", members("data"))
@@ -185,13 +250,14 @@ def test_trainer_keys_are_lightnings() -> None:
 def test_the_defaults_are_the_papers() -> None:
     cfg = resolved("train")
     base = {"N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "P_drop": 0.1}
-    assert cfg["model"] == {**base, "compile": False}
+    assert cfg["model"] == {**base, **PLAIN}
     assert cfg["training"] == {
         "eps_ls": 0.1,
         "warmup_steps": 4000,
         "beta1": 0.9,
         "beta2": 0.98,
         "eps": 1e-9,
+        "lr_factor": 1.0,
     }
     assert cfg["data"]["tokens_per_step"] == 25_000
     assert cfg["trainer"]["max_steps"] == 100_000
@@ -211,7 +277,7 @@ def test_numbers_are_numbers() -> None:
 def test_big_is_the_papers() -> None:
     cfg = resolved("train", "model=big")
     big = {"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3}
-    assert cfg["model"] == {**big, "compile": False}
+    assert cfg["model"] == {**big, **PLAIN}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,17 @@ V = 50
 TINY = {"vocab_size": V, "N": 2, "d_model": 16, "d_ff": 32, "h": 4}
 
 
+# Table 3: A, B (and keys that are larger than values), C, E.
+VARIATIONS = pytest.mark.parametrize(
+    "changes",
+    [
+        {"h": 1}, {"h": 16}, {"d_k": 1}, {"d_k": 2}, {"d_k": 3}, {"d_k": 9}, {"N": 1},
+        {"learned_positions": 60}, {"learned_positions": 60, "d_k": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+
+
 def tiny(**changes) -> Transformer:
     """With biases and norms that are not their initial values: an omission would show."""
     torch.manual_seed(0)
@@ -55,6 +66,37 @@ def test_steps_give_the_logits_of_the_model(lengths):
         assert_close(logits[:, 0], full[:, t], atol=2e-5, rtol=1e-5)
 
 
+def decoded(decoder: Decoder, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
+    state = decoder.start(src)
+    steps = range(tgt.shape[1])
+    return torch.cat([decoder.step(tgt[:, t : t + 1], state) for t in steps], dim=1)
+
+
+@VARIATIONS
+def test_steps_of_a_variation_give_the_logits_of_the_model(changes):
+    model = tiny(**changes)
+    src, tgt = padded([5, 2, 8]), random_ids(3, 60)
+    assert_close(decoded(Decoder(model), src, tgt), model(src, tgt), atol=2e-5, rtol=1e-5)
+
+
+@VARIATIONS
+@pytest.mark.parametrize(("precision", "most"), [("bfloat16", 0.05), ("int8", 0.1)])
+def test_other_precisions_of_a_variation_are_near(precision, most, changes):
+    model = tiny(d_model=64, d_ff=128, **changes)
+    src, tgt = padded([9, 4, 7]), random_ids(3, 12)
+    exact, said = model(src, tgt), decoded(Decoder(model, precision), src, tgt)
+    error = float((said - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
+    assert 1e-5 < error < most
+
+
+def test_behind_the_last_learned_position_all_are_as_the_last():
+    model, longer = tiny(learned_positions=6), tiny(learned_positions=300)
+    longer.load_state_dict(model.state_dict() | {"positions.weight": longer.positions.weight})
+    longer.positions.weight[:] = model.positions.weight[torch.arange(300).clamp(max=5)]
+    src, tgt = padded([9, 4]), random_ids(2, 250)  # the table grows
+    assert_close(decoded(Decoder(model), src, tgt), longer(src, tgt), atol=2e-5, rtol=1e-5)
+
+
 def test_double_precision_of_the_model_is_met_to_1e_5():
     model = tiny(d_model=64, d_ff=128, N=3)
     decoder = Decoder(model)
@@ -65,11 +107,14 @@ def test_double_precision_of_the_model_is_met_to_1e_5():
     assert float((said - exact).abs().max() / exact.abs().max()) < 1e-5
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_hypotheses_come_go_and_change_places(seed):
+@pytest.mark.parametrize(
+    ("seed", "changes"),
+    [*((seed, {}) for seed in range(4)), (4, {"d_k": 2, "learned_positions": 30})],
+)
+def test_hypotheses_come_go_and_change_places(seed, changes):
     """A random walk: at every step as many hypotheses as one likes, each of any parent."""
     rng = random.Random(seed)
-    model = tiny()
+    model = tiny(**changes)
     decoder = Decoder(model)
     src = padded([5, 2, 8, 3, 6])
     state = decoder.start(src)
@@ -148,9 +193,10 @@ def test_a_source_of_3000_tokens_and_an_output_of_as_many():
 # Attention
 
 
-def test_attention_is_that_of_the_model(monkeypatch):
+@pytest.mark.parametrize("d_k", [None, 2, 7])
+def test_attention_is_that_of_the_model(monkeypatch, d_k):
     """Against the weights that mt.model itself computes, laid open."""
-    model = tiny()
+    model = tiny(d_k=d_k)
     src = padded([5, 2, 8])
     outputs = [[7, 8, 9], [], [10, 11, 12, 13, 14]]
     found = Decoder(model).attention(src, outputs, BOS)

@@ -307,6 +307,51 @@ def test_a_source_of_3000_tokens_goes_through():
 # Sizes and the shared matrix.
 
 
+# Table 3's column, in millions. It is that of a vocabulary of about 41,100 pieces, but for big,
+# which is that of about 36,000; no single vocabulary gives all of it, 37,000 (5.1) only big's
+# within a million.
+TABLE_3 = [
+    ("base", {}, 65),
+    ("B", {"d_k": 16}, 58),
+    ("B", {"d_k": 32}, 60),
+    ("C", {"N": 2}, 36),
+    ("C", {"N": 4}, 50),
+    ("C", {"N": 8}, 80),
+    ("C", {"d_model": 256}, 28),
+    ("C", {"d_model": 1024}, 168),
+    ("C", {"d_ff": 1024}, 53),
+    ("C", {"d_ff": 4096}, 90),
+]
+BIG = {"d_model": 1024, "d_ff": 4096, "h": 16}
+
+
+def millions(vocab_size, **changes):
+    with torch.device("meta"):  # shapes without numbers
+        model = Transformer(vocab_size, **changes)
+    return sum(p.numel() for p in model.parameters()) / 1e6
+
+
+@pytest.mark.parametrize(("row", "changes", "paper"), TABLE_3)
+def test_parameters_of_table_3_are_the_papers_to_the_million(row, changes, paper):
+    assert round(millions(41_100, **changes)) == paper
+    # With 37,000 pieces what is missing are 4,100 rows of the one matrix.
+    missing = 4100 * changes.get("d_model", 512) / 1e6
+    assert millions(37_000, **changes) == pytest.approx(millions(41_100, **changes) - missing)
+
+
+def test_parameters_of_big_are_the_papers_with_a_smaller_vocabulary():
+    assert round(millions(36_000, **BIG)) == 213
+    assert round(millions(37_000, **BIG)) == 214
+    assert round(millions(41_100, **BIG)) == 218
+
+
+def test_heads_cost_nothing_and_learned_positions_their_table():
+    for h in (1, 4, 16, 32):
+        assert millions(37_000, h=h) == millions(37_000)
+    learned = millions(37_000, learned_positions=512)
+    assert learned == pytest.approx(millions(37_000) + 512 * 512 / 1e6)
+
+
 @pytest.mark.parametrize(
     ("d_model", "d_ff", "h", "paper"),
     [(512, 2048, 8, 65e6), (1024, 4096, 16, 213e6)],
@@ -425,6 +470,70 @@ def test_dropout_of_the_embedding_takes_from_its_sum_with_the_positions():
     assert (dropped == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
+# Keys of another size than values, learned positions (table 3, B and E).
+
+
+@pytest.mark.parametrize("d_k", [1, 3, 4, 7])
+@torch.no_grad()
+def test_attention_with_keys_of_any_size_is_the_papers_formula(d_k):
+    """Concat(head_1, ..., head_h) W_O, each head by equation 1 with its part of W_Q, W_K, W_V."""
+    h, d_model = 4, 16
+    own, cross = SelfAttention(d_model, h * d_k), CrossAttention(d_model, h * d_k)
+    src, tgt = pack(torch.ones(1, 6, dtype=torch.long)), pack(torch.ones(1, 5, dtype=torch.long))
+    memory, y = torch.randn(len(src.ids), d_model), torch.randn(len(tgt.ids), d_model)
+    Q, K, V = own.W_QKV.weight.split((h * d_k, h * d_k, d_model))
+    found = own(y, Heads(tgt, h), causal=True)[:5]
+    assert_close(found, by_heads(y[:5], y[:5], Q, K, V, own.W_O.weight, h, causal=True))
+    K, V = cross.W_KV.weight.split((h * d_k, d_model))
+    found = cross(y, memory, Heads(src, h), Heads(tgt, h))[:5]
+    wanted = by_heads(y[:5], memory[:6], cross.W_Q.weight, K, V, cross.W_O.weight, h, causal=False)
+    assert_close(found, wanted)
+
+
+def by_heads(y, x, W_Q, W_K, W_V, W_O, h, causal):
+    heads = []
+    for Q, K, V in zip(*(W.chunk(h) for W in (W_Q, W_K, W_V)), strict=True):
+        scores = (y @ Q.T) @ (x @ K.T).T / len(K) ** 0.5
+        if causal:
+            scores += torch.full_like(scores, -math.inf).triu(1)
+        heads.append(scores.softmax(dim=-1) @ (x @ V.T))
+    return torch.cat(heads, dim=-1) @ W_O.T
+
+
+def test_matrices_of_small_keys_start_as_their_own_shapes_ask():
+    model = Transformer(V, N=1, d_model=64, d_ff=64, h=2, d_k=8)
+    for W in model.encoder[0].self_attention.W_QKV.weight.split((16, 16, 64)):
+        assert W.abs().max().item() == pytest.approx((6 / sum(W.shape) / 2) ** 0.5, rel=0.02)
+
+
+def test_learned_positions_stand_in_the_place_of_the_sinusoids():
+    model = tiny(learned_positions=5)
+    model.encoder = nn.ModuleList()
+    ids = random_ids(2, 5)
+    wanted = model.embedding.weight[ids] * 4 + model.positions.weight  # 4 is sqrt(d_model)
+    assert_close(encode(model, ids), wanted)
+    assert Transformer(V, learned_positions=900).positions.weight.std().item() == pytest.approx(
+        512**-0.5, rel=0.02
+    )
+
+
+def test_gradients_reach_learned_positions_from_both_sides_and_none_from_padding():
+    model = tiny(learned_positions=9)
+    src, tgt = padded([random_ids(6), random_ids(2)]), padded([random_ids(3), random_ids(1)])
+    target = pack(tgt)
+    model.states(pack(src), target)[: target.tokens].square().sum().backward()
+    reached = model.positions.weight.grad.norm(dim=1) > 0
+    assert reached.tolist() == [True] * 6 + [False] * 3
+
+
+@pytest.mark.parametrize(("S", "T"), [(6, 2), (2, 6)])
+def test_a_sentence_beyond_the_learned_positions_is_refused(S, T):
+    model = tiny(learned_positions=5)
+    model(random_ids(1, 5), random_ids(1, 5))
+    with pytest.raises(ValueError, match=r"a sentence of 6 positions: .* learned_positions=5"):
+        model(random_ids(1, S), random_ids(1, T))
+
+
 # Initialisation and bad numbers.
 
 
@@ -470,6 +579,13 @@ def test_matrices_start_xavier_uniform_and_biases_at_zero():
         ("h", 0),
         ("h", 3),  # does not divide 16
         ("h", 32),
+        ("d_k", 0),
+        ("d_k", "16"),
+        ("d_k", 2.5),
+        ("d_k", True),
+        ("learned_positions", 0),
+        ("learned_positions", "many"),
+        ("learned_positions", True),
         ("P_drop", 1),
         ("P_drop", 1.5),
         ("P_drop", -0.1),
@@ -483,9 +599,10 @@ def test_a_bad_number_is_named(name, value):
         Transformer(**{**TINY, name: value})
 
 
-def test_the_config_rebuilds_the_model():
-    model = tiny()
-    assert model.config == TINY
+@pytest.mark.parametrize("changes", [{}, {"d_k": 2}, {"learned_positions": 9}])
+def test_the_config_rebuilds_the_model(changes):
+    model = tiny(**changes)
+    assert model.config == {**TINY, "d_k": 4, "learned_positions": None, **changes}
     again = Transformer(**model.config)
     again.load_state_dict(model.state_dict())
     src, tgt = random_ids(2, 6), random_ids(2, 5)

@@ -153,7 +153,12 @@ def test_a_request_stops_training_within_two_steps(bpe: Tokenizer, tmp_path: Pat
 
 def test_a_module_remembers_its_numbers_in_plain_types(bpe: Tokenizer) -> None:
     module = TranslationModule(bpe, SHAPE, max_length=77)
-    assert module.hparams["model"] == {"vocab_size": 300, **SHAPE}
+    assert module.hparams["model"] == {
+        "vocab_size": 300,
+        **SHAPE,
+        "d_k": 8,
+        "learned_positions": None,
+    }
     assert module.hparams["max_length"] == 77
     assert "tokenizer" not in module.hparams
 
@@ -167,6 +172,13 @@ def test_a_module_remembers_its_numbers_in_plain_types(bpe: Tokenizer) -> None:
         ({"eps_ls": 2.0}, "eps_ls"),
         ({"beta2": 1.5}, "beta2"),
         ({"eps": "tiny"}, "eps"),
+        ({"lr_factor": 0}, "lr_factor=0: must be a number above 0"),
+        ({"lr_factor": -1.0}, "lr_factor=-1.0: must"),
+        ({"lr_factor": float("inf")}, "lr_factor=inf: must"),
+        ({"lr_factor": float("nan")}, "lr_factor=nan: must"),
+        ({"lr_factor": "2"}, "lr_factor='2': must"),
+        ({"lr_factor": True}, "lr_factor=True: must"),
+        ({"lr_factor": None}, "lr_factor=None: must"),
         ({"search": {"beam_size": -1}}, "beam_size"),
     ],
 )

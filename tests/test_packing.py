@@ -43,13 +43,22 @@ def test_split_and_merge_are_reshaping_the_padded_matrix(parts: int) -> None:
     packed = pack(IDS)
     heads = Heads(packed, h)
     x = torch.randn(len(packed.ids), parts * h * d_k)
-    found = heads.split(x, parts)
+    found = heads.split(x, (h * d_k,) * parts)
     for one, other in zip(found, plain_split(x, packed, h, parts), strict=True):
         assert one.shape == (3, h, 4, d_k)
         assert torch.equal(one, other)
     merged = heads.merge(found[0])
     assert torch.equal(merged[:7], x[:7, : h * d_k])
     assert heads.mask[:, 0, 0].tolist() == (IDS != 0).tolist()
+
+
+def test_parts_of_unlike_sizes_are_split_one_by_one() -> None:
+    h, sizes = 3, (6, 6, 15)  # d_k 2, d_v 5
+    packed = pack(IDS)
+    x = torch.randn(len(packed.ids), sum(sizes))
+    found = Heads(packed, h).split(x, sizes)
+    for one, part in zip(found, x.split(sizes, dim=1), strict=True):
+        assert torch.equal(one, plain_split(part, packed, h, 1)[0])
 
 
 def test_gradients_of_split_and_merge_are_those_of_plain_indexing() -> None:
@@ -60,7 +69,7 @@ def test_gradients_of_split_and_merge_are_those_of_plain_indexing() -> None:
     factors = torch.randn(parts, 3, h, 4, d_k, dtype=torch.float64)
     factors = factors * (IDS != 0)[:, None, :, None]  # nothing comes from cells of padding
     found, wanted = x.clone().requires_grad_(), x.clone().requires_grad_()
-    (torch.stack(heads.split(found, parts)) * factors).sum().backward()
+    (torch.stack(heads.split(found, (h * d_k,) * parts)) * factors).sum().backward()
     (torch.stack(plain_split(wanted, packed, h, parts)) * factors).sum().backward()
     assert found.grad is not None
     torch.testing.assert_close(found.grad, wanted.grad)

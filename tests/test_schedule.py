@@ -25,6 +25,13 @@ def test_rate_by_hand(step, d_model, warmup_steps, expected):
     assert learning_rate(step, d_model, warmup_steps) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("step", [1, 1000, 4000, 100_000])
+def test_a_factor_multiplies_every_rate_and_one_changes_no_bit(step):
+    rate = learning_rate(step, 512, 4000)
+    assert learning_rate(step, 512, 4000, lr_factor=1.0) == rate
+    assert learning_rate(step, 512, 4000, lr_factor=0.5) == rate / 2
+
+
 def test_base_peaks_at_the_end_of_the_warmup_with_6_99e_4():
     rates = {step: learning_rate(step, 512, 4000) for step in range(1, 10_001)}
     assert max(rates, key=rates.get) == 4000

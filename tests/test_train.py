@@ -3,13 +3,17 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from training import PAIRS, arguments, assert_same_weights, metrics, run, start, weights
 
 from mt import checkpoint, train
+from mt.model import Transformer
+from mt.module import TranslationModule
 from mt.translator import Translator
 
 
@@ -99,6 +103,18 @@ def test_what_cannot_be_trained_is_refused(
     assert run([*args, *change.split()], monkeypatch) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_from_before_the_variations_can_be_resumed(tmp_path: Path) -> None:
+    shape = {"vocab_size": 9, "N": 1, "d_model": 8, "d_ff": 8, "h": 2, "P_drop": 0.1}
+    hyper_parameters, path = {"model": shape}, tmp_path / "checkpoints" / "last.ckpt"
+    path.parent.mkdir()
+    torch.save({"state_dict": {}, "global_step": 3, "hyper_parameters": hyper_parameters}, path)
+    cfg = OmegaConf.create({"ckpt": "last", "trainer": {"max_steps": 5}})
+    same, other = (SimpleNamespace(model=Transformer(**shape, d_k=d_k)) for d_k in (4, 3))
+    train._check_resume(path, cast(TranslationModule, same), cfg)
+    with pytest.raises(ValueError, match="is of another model"):
+        train._check_resume(path, cast(TranslationModule, other), cfg)
 
 
 def test_another_seed_gives_other_weights(

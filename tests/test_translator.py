@@ -433,6 +433,30 @@ def test_logits_that_are_not_numbers_are_told(
     assert "are not numbers: no translation of 'A door'" in caplog.text
 
 
+def test_what_goes_beyond_the_learned_positions_is_counted(
+    tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    shape = {"N": 1, "d_model": 32, "d_ff": 64, "h": 4}
+    models = [Transformer(VOCAB_SIZE, **shape, learned_positions=n).eval() for n in (30, None)]
+    translator = Translator(models, tokenizer, MAX_LENGTH)
+    lines = ["A door", "", " ".join(SENTENCES[:3])]
+    assert 30 <= len(tokenizer.encode(lines[2:])[0]) <= MAX_LENGTH
+    results = translator.translate(lines, beam_size=1, min_length=29, max_length=29)
+    assert [result.tokens for result in results] == [30, 0, 30]
+    message = "{} sentence(s) of the input or output go beyond the 30 positions"
+    assert message.format(1) in caplog.text  # the source
+    caplog.clear()
+    translator.translate(lines, beam_size=1, min_length=30, max_length=30)
+    assert message.format(2) in caplog.text
+    caplog.clear()
+    translator.score(lines[:1], lines[2:])
+    assert message.format(1) in caplog.text
+    caplog.clear()
+    Translator(models[1], tokenizer, MAX_LENGTH).translate(lines, max_length=30)
+    assert "positions" not in caplog.text
+
+
 def test_a_text_is_no_list_of_lines(translator: Translator) -> None:
     for call in (
         lambda: translator.score("AB", "CD"),
