@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+SWEEP = "MT_SWEEP"  # in the environment of a job: the process of its sweep
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
 
 

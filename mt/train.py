@@ -1,4 +1,4 @@
-"""python -m mt.train: train a Transformer as conf/train.yaml says (Hydra).
+"""python -m mt.train: train a Transformer as conf/train.yaml says (Hydra); -m: a sweep.
 
 A run directory holds config.yaml, tokenizer.model and .vocab, train.log, checkpoints/, logs/ and,
 in the end, model/, the model folder.
@@ -27,14 +27,14 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from tqdm import tqdm
 
-from mt import checkpoint, cli, corpus, metrics, tokenizer
+from mt import checkpoint, cli, corpus, metrics, sweep, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.ending import Interruption, explain, kill_ranks, kill_workers
 from mt.memory import settle_memory
 from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
-from mt.processes import end_with_parent
+from mt.processes import SWEEP, end_with_parent
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
 from mt.saving import NEVER, Saving, WholeFiles
@@ -390,10 +390,15 @@ def set_up_logging() -> None:
 @hydra.main(version_base="1.3", config_path=cli.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
     run_dir = cli.run_folder()
+    if sweep.is_sweep():
+        with cli.setting_up("mt.train", run_dir, *USER_ERRORS):
+            return sweep.run_job(cfg, run_dir)
     set_up_logging()
     if _rank() != 0:
         cli.remove_empty(run_dir)  # started apart, this rank has made one that rank 0 may not use
         end_with_parent()
+    elif SWEEP in os.environ:
+        end_with_parent(int(os.environ[SWEEP]))  # else it might come to train beside its successor
     with cli.setting_up("mt.train", run_dir, *USER_ERRORS):
         run = set_up(cfg, run_dir)
     with cli.user_errors("mt.train", OSError):  # a full disk: what was saved before is whole

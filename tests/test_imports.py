@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "processes": set(),
     "memory": set(),
     "runs": set(),
+    "sweep": {"model", "processes", "runs"},
     "cli": set(),
     "sources": {"phrasebook"},
     "corpus": {"tokenizer", "sources"},
@@ -73,6 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "runs",
         "model",
         "sources",
+        "sweep",
         "cli",
         "metrics",
     },
@@ -99,8 +101,8 @@ ENTRY_POINTS = {"train", "evaluate", "translate"}
 CONFINED: dict[str, set[str]] = {
     "pytorch_lightning": {"datamodule", "module", "progress", "saving", "ending", "train"},
     "lightning": set(),  # the same library under its other name: one is enough
-    "hydra": {"cli", "runs", "train", "evaluate"},
-    "omegaconf": {"cli", "runs", "train", "evaluate"},
+    "hydra": {"cli", "runs", "sweep", "train", "evaluate"},
+    "omegaconf": {"cli", "runs", "sweep", "train", "evaluate"},
     "datasets": {"sources", "corpus"},
 }
 # Room -> the only libraries, beside Python's own, that it may import.
