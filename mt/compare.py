@@ -25,6 +25,7 @@ MOST = 10  # sentences of each direction that comparison.md shows
 OF_REPORT = {"runs", "model", "model_sha256", "data", "sentences", "target", "tokenized"}
 OF_REPORT |= {"source_sha256", "reference_sha256"}
 OF_RUN = {"beam_size", "alpha", "hypotheses", "sentence_scores", "sentence_signatures"}
+OF_RUN |= {"hypothesis_sha256"}
 
 
 class System(NamedTuple):
@@ -55,7 +56,9 @@ def load(path: Path) -> System:
     if not runs:
         raise ValueError(f"{path}: no hypotheses that {file} knows")
     run = max(runs, key=lambda run: run["beam_size"])
-    return System(path, report, run, _read_rows(file.parent / run["sentence_scores"], report))
+    sides = {"source": report["source_sha256"], "reference": report["reference_sha256"]}
+    sides["hypothesis"] = run["hypothesis_sha256"]
+    return System(path, report, run, _read_rows(file.parent / run["sentence_scores"], sides))
 
 
 def _read_report(file: Path) -> Report:
@@ -70,17 +73,16 @@ def _read_report(file: Path) -> Report:
     raise ValueError(f"{file}: not a report of this version: evaluate again")
 
 
-def _read_rows(file: Path, report: Report) -> list[dict[str, Any]]:
-    """The sentences, when they are those of the report."""
+def _read_rows(file: Path, sides: dict[str, str]) -> list[dict[str, Any]]:
+    """The sentences, when each of their ``sides`` has the hash that the report knows."""
     try:
         with file.open(encoding="utf-8", newline="\n") as stream:
             rows = [json.loads(line) for line in stream]
-        sides = [[row[name] for row in rows] for name in ("source", "reference")]
-        whole = all(isinstance(row["hypothesis"], str) and row["chrf"] >= 0 for row in rows)
+        found = {side: reports.digest([row[side] for row in rows]) for side in sides}
+        whole = found == sides and all(row["chrf"] >= 0 for row in rows)
     except (ValueError, KeyError, TypeError):
         whole = False
-    expected = [report["source_sha256"], report["reference_sha256"]]
-    if not whole or [reports.digest(side) for side in sides] != expected:
+    if not whole:
         raise ValueError(f"{file}: damaged, or not of the report beside it: evaluate again")
     return rows
 

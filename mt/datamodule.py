@@ -15,7 +15,7 @@ from mt.batching import Batch, TokenBudgetSampler, collate
 from mt.corpus import Cleaning, PreparedCorpus
 from mt.processes import begin_worker
 from mt.sources import Source
-from mt.tokenizer import UNK, Tokenizer
+from mt.tokenizer import UNK, Tokenizer, check_dropout
 
 log = logging.getLogger("mt")
 
@@ -48,10 +48,7 @@ class TranslationData(pl.LightningDataModule):
         bpe_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if not isinstance(bpe_dropout, int | float) or not 0 <= bpe_dropout < 1:
-            raise ValueError(
-                f"bpe_dropout={bpe_dropout!r}: must be a number from 0 up to, not including, 1"
-            )
+        check_dropout(bpe_dropout)
         self.bpe_dropout = bpe_dropout
         self.source, self.tokenizer, self.cleaning = source, tokenizer, cleaning
         self.max_tokens, self.cache_dir, self.seed = max_tokens, cache_dir, seed

@@ -106,8 +106,12 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     languages = loaded.config.get("languages") or ["en", "de"]
     _check_languages(cfg, languages)
     target = languages[1] if languages[1].isalpha() else "de"  # a column's number says nothing
-    if not cfg.tokenized and metrics.look_tokenized(references):
-        log.warning("the references look tokenised: tokenized=true scores such text as it is")
+    if metrics.look_tokenized(references) not in (None, cfg.tokenized):
+        log.warning(
+            "the references do not look tokenised: tokenized=true is for text that is"
+            if cfg.tokenized
+            else "the references look tokenised: tokenized=true scores such text as it is"
+        )
     comet = metrics.Comet(str(cfg.comet), device.type == "cuda") if cfg.comet else None
     report: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
@@ -132,6 +136,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         "runs": [],
     }
     run_dir.mkdir(parents=True, exist_ok=True)
+    (run_dir / "report.json").unlink(missing_ok=True)  # an older one is not of what comes now
     sentences = []
     for option in options:
         results, speed = translate(translator, sources, option, cfg.search.batch_size)

@@ -168,10 +168,13 @@ def token_counts(hypotheses: list[str], references: list[str], tokenized: bool) 
     return counted.sys_len, counted.ref_len
 
 
-def look_tokenized(lines: list[str]) -> bool:
-    """Whether most full stops at a line's end stand alone, as only a tokenizer puts them."""
+def look_tokenized(lines: list[str]) -> bool | None:
+    """Whether most full stops at a line's end stand alone, as only a tokenizer puts them.
+
+    None where no line ends in one.
+    """
     stops = [line for line in lines if line.endswith(".")]
-    return sum(line.endswith(" .") for line in stops) > len(stops) / 2
+    return sum(line.endswith(" .") for line in stops) > len(stops) / 2 if stops else None
 
 
 def pairwise_chrf(texts: list[str]) -> np.ndarray:

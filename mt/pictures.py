@@ -23,16 +23,18 @@ def learning_curves(model: Path) -> Curves:
     """train_nll, val_nll (nats a token) and val_bleu of the run in which the model's folder lies.
 
     A run that was resumed has a log for each start; what a later one has done again replaces the
-    earlier. Empty when there are no logs.
+    earlier. mean_nll and mean_bleu are the one validation of the averaged model, in the last log.
+    Empty when there are no logs.
     """
     folders = [parent / "logs" for parent in list(model.parents)[:2]]
     logs = next((found for folder in folders if (found := _logs(folder))), [])
-    curves: Curves = {"train_nll": [], "val_nll": [], "val_bleu": []}
+    names = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
+    curves: Curves = {name: [] for name in names}
     for path in logs:
         rows = _read(path)
         begin = min((step for step, _ in rows), default=math.inf)
-        for name in curves:
-            kept = [point for point in curves[name] if point[0] < begin]
+        for name in names:
+            kept = [p for p in curves[name] if p[0] < begin and not name.startswith("mean")]
             curves[name] = kept + [(step, row[name]) for step, row in rows if name in row]
     return {name: points for name, points in curves.items() if points}
 
@@ -55,6 +57,9 @@ def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
             values = {name: value for name, value in values.items() if math.isfinite(value)}
             if values.get("val_ppl", 0) > 0:
                 values["val_nll"] = math.log(values["val_ppl"])
+            if values.get("val_of_mean"):
+                for name in values.keys() & {"val_nll", "val_bleu"}:
+                    values[name.replace("val", "mean")] = values.pop(name)
             if "step" in values:
                 rows.append((int(values["step"]), values))
     return rows
@@ -134,14 +139,12 @@ def _moving_mean(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(block[-1][0], sum(value for _, value in block) / len(block)) for block in blocks]
 
 
-def _draw_validated(axes: Any, points: list[tuple[int, float]], label: str) -> None:
-    """A run that averages its checkpoints in the end validates once more, a step later."""
-    averaged = len(points) > 1 and points[-1][0] - points[-2][0] == 1
-    line = points[:-1] if averaged else points
-    axes.plot(*zip(*line, strict=True), "o-", markersize=4, color=COLOURS[1], label=label)
-    if averaged:
+def _draw_validated(axes: Any, curves: Curves, score: str, label: str) -> None:
+    if points := curves.get(f"val_{score}"):
+        axes.plot(*zip(*points, strict=True), "o-", markersize=4, color=COLOURS[1], label=label)
+    if mean := curves.get(f"mean_{score}"):
         style = {"linestyle": "", "marker": "*", "markersize": 11, "color": COLOURS[2]}
-        axes.plot(*points[-1], label="mean of checkpoints", **style)
+        axes.plot(*mean[-1], label="mean of checkpoints", **style)
 
 
 def _draw_loss(axes: Any, curves: Curves) -> None:
@@ -150,16 +153,15 @@ def _draw_loss(axes: Any, curves: Curves) -> None:
         axes.plot(*zip(*raw, strict=True), color=COLOURS[0], alpha=0.3, linewidth=0.8)
         axes.plot(*zip(*mean, strict=True), color=COLOURS[0],
                   label="training, with dropout (pale: single steps)")  # fmt: skip
-    if "val_nll" in curves:
-        _draw_validated(axes, curves["val_nll"], "validation")
+    _draw_validated(axes, curves, "nll", "validation")
     axes.set(title="Learning: loss", xlabel="step", ylabel="negative log-likelihood, nats a token")
     axes.legend()
     axes.grid(alpha=0.3)
 
 
 def _draw_validation(axes: Any, curves: Curves) -> None:
-    if "val_bleu" in curves:
-        _draw_validated(axes, curves["val_bleu"], "during training")
+    if {"val_bleu", "mean_bleu"} & curves.keys():
+        _draw_validated(axes, curves, "bleu", "during training")
         axes.legend(loc="lower right")
     else:
         axes.text(0.5, 0.5, "no validation in the logs", ha="center", transform=axes.transAxes)

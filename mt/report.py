@@ -87,6 +87,7 @@ def score(
         "tokens": {"hypotheses": tokens, "references": reference_tokens},
         "by_length": buckets,
         "sentence_signatures": signatures,
+        "hypothesis_sha256": digest(hypotheses),
     }
     rows = [
         {"line": i + 1, "source": source, "reference": reference, "hypothesis": hypothesis}

@@ -191,7 +191,7 @@ def _named(overrides: Sequence[str]) -> dict[str, str]:
 def varying(jobs: list[Job]) -> list[str]:
     """The names of the overrides in which jobs differ."""
     each = [_named(job["overrides"]) for job in jobs]
-    names = dict.fromkeys(name for those in each for name in those if name not in GOES_ON)
+    names = dict.fromkeys(name for those in each for name in those if name != "ckpt")
     return [name for name in names if len({those.get(name) for those in each}) > 1]
 
 
@@ -291,7 +291,11 @@ class Table(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
-        jobs = read(folder)
+        try:
+            jobs = read(folder)
+        except ValueError as error:  # which Hydra would only mention
+            print(f"mt.train: error: {error}", file=sys.stderr)
+            sys.exit(2)
         print(f"\n{table(jobs)}\n\nsweep: {folder}", flush=True)
         if any(job["status"] != 0 for job in jobs):
             sys.exit(2)

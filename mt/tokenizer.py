@@ -14,6 +14,14 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = (PAD, UNK, BOS, EOS)
 
 
+def check_dropout(bpe_dropout: float) -> None:
+    """ValueError when it is not a chance that leaves some merges."""
+    if not isinstance(bpe_dropout, int | float) or not 0 <= bpe_dropout < 1:
+        raise ValueError(
+            f"bpe_dropout={bpe_dropout!r}: must be a number from 0 up to, not including, 1"
+        )
+
+
 class Tokenizer:
     """A trained SentencePiece model.
 

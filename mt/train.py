@@ -144,7 +144,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     cleaning = Cleaning(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
     compiled = _check_compile(shape.pop("compile"))
-    _check_positions(shape.get("learned_positions"), cleaning.max_length)
+    _check_positions(shape.get("learned_positions"), cleaning.max_length, cfg.tokenizer.bpe_dropout)
     options = _plain(cfg.training)
     options |= {
         "model": shape,
@@ -201,6 +201,7 @@ def _check_numbers(cfg: DictConfig) -> None:
             )
         }
     )
+    tokenizer.check_dropout(cfg.tokenizer.bpe_dropout)
     if type(cfg.seed) is not int or not 0 <= cfg.seed < 2**32:
         raise ValueError(f"seed={cfg.seed!r}: must be a whole number from 0 to {2**32 - 1}")
     if type(cfg.data.workers) is not int or cfg.data.workers < 0:
@@ -219,8 +220,13 @@ def _check_compile(value: Any) -> bool:
     return value
 
 
-def _check_positions(learned: Any, max_length: int | None) -> None:
+def _check_positions(learned: Any, max_length: int | None, bpe_dropout: float) -> None:
     """ValueError when the data may hold sentences longer than the positions that are learned."""
+    if learned is not None and bpe_dropout:
+        raise ValueError(
+            "model.learned_positions cannot go with tokenizer.bpe_dropout, whose pieces are "
+            "more and may go beyond them"
+        )
     if type(learned) is int and (max_length is None or max_length >= learned):
         raise ValueError(
             f"model.learned_positions={learned}: must be more than data.clean.max_length, "

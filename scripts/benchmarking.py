@@ -172,6 +172,11 @@ def machine() -> dict[str, Any]:
     return {"cpu": model, "cores": os.cpu_count(), "memory_gib": memory}
 
 
+def setting(name: str, value: object) -> str:
+    """A path or text on a command line of Hydra's, whatever characters it has."""
+    return f"{name}='{str(value).replace(chr(39), chr(92) + chr(39))}'"
+
+
 def command_line() -> str:
     """As given, but interpreters by their name alone: where they lie concerns nobody."""
     return " ".join([Path(sys.argv[0]).name, *(re.sub(r"=.*/", "=", a) for a in sys.argv[1:])])

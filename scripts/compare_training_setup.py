@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarking import setting
 
 from mt import tokenizer as tokenizers
 from mt.corpus import Cleaning, PreparedCorpus, prepare, texts
@@ -117,14 +118,14 @@ def our_command(plan: Plan) -> list[str]:
     """The arguments of `python -m mt.train`."""
     return [
         "data=files",
-        f"data.train={plan.source.train}",
-        f"data.validation={plan.source.validation}",
+        setting("data.train", plan.source.train),
+        setting("data.validation", plan.source.validation),
         f"data.src={plan.source.src}",
         f"data.tgt={plan.source.tgt}",
         f"data.tokens_per_step={plan.max_tokens}",
         f"data.max_tokens={plan.max_tokens}",
-        f"data.cache_dir={plan.work / 'cache'}",
-        f"tokenizer.path={plan.work / 'tokenizer.model'}",
+        setting("data.cache_dir", plan.work / "cache"),
+        setting("tokenizer.path", plan.work / "tokenizer.model"),
         "model=tiny",
         *(f"model.{name}={value}" for name, value in MODEL.items()),
         *(f"training.{name}={value}" for name, value in TRAINING.items()),
@@ -138,7 +139,7 @@ def our_command(plan: Plan) -> list[str]:
         "trainer.accelerator=cpu",
         "trainer.devices=1",
         "trainer.precision=32-true",
-        f"hydra.run.dir={plan.work / 'mt'}",
+        setting("hydra.run.dir", plan.work / "mt"),
     ]
 
 

@@ -6,8 +6,9 @@
     python scripts/multi30k.py --settings narrow "model.d_model=128 model.d_ff=256"
 
 Every run is experiment=multi30k in a directory of its own; stopped, the same line goes on, and what
-is done is not done again. Beam size and alpha are chosen on the validation split (``--tune``, with
-the first seed), the test split is decoded once. Arguments behind ``--`` are settings of mt.train.
+is done is not done again. Beam size and alpha are chosen on the validation split with the first
+seed's model, and the test split is decoded with these alone. Arguments behind ``--`` are settings
+of mt.train.
 
 The two forms are the raw text, and the text lowercased, normalised and tokenised, which is what
 published figures are computed on. Two scores of each are reported: lc-tok BLEU, for which the raw
@@ -30,17 +31,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarking import command_line, machine, table
+from benchmarking import command_line, machine, setting, table
 
-from mt import metrics
+from mt import checkpoint, metrics, report
+from mt.search import SearchOptions
 from mt.sources import Files, Hub, Source, read_lines
+from mt.translator import Translator
 
+HUB = "bentrevett/multi30k"
 RAW, LC = "raw", "lc.norm.tok"
 NAMES = {"train": "train", "validation": "val", "test": "test_2016_flickr"}  # in FOLDER
 BEAMS, ALPHAS = (5, 10), (0.6, 1.0, 1.4, 1.8)  # tried on the validation split
-# Scores as mt.evaluate names them.
-CASED, LC_TOK, TOKENS = "sacreBLEU", "lc-tok BLEU", "tokenised BLEU, as given"
-KINDS = ("lc-tok BLEU", "cased sacreBLEU")  # as the table names them
+LC_TOK, CASED = "lc-tok BLEU", "cased sacreBLEU"  # the two scores of the table
 
 
 @dataclass(frozen=True)
@@ -48,55 +50,62 @@ class Job:
     """One training and its evaluation."""
 
     form: str
-    settings_name: str  # "" for the experiment as it is
+    name: str  # of its settings, "" for the experiment as it is
     settings: tuple[str, ...]
     seed: int
+    folder: Path  # of the whole recipe
 
     @property
     def configuration(self) -> str:
-        return "-".join(filter(None, (self.form, self.settings_name)))
+        return "-".join(filter(None, (self.form, self.name)))
 
     @property
-    def name(self) -> str:
-        return f"{self.configuration}-seed{self.seed}"
+    def run(self) -> Path:
+        return self.folder / f"{self.configuration}-seed{self.seed}"
 
-    @property
-    def tuned_by(self) -> str:
-        """The name of the score that chooses beam size and alpha."""
-        return CASED if self.form == RAW else TOKENS
+    def prefix(self, split: str) -> str:
+        return prefix(self.folder / "data", split, self.form)
+
+    def texts(self, split: str) -> tuple[list[str], list[str]]:
+        source, target = (list(read_lines(f"{self.prefix(split)}.{side}")) for side in ("en", "de"))
+        return source, target
 
 
 def prefix(folder: Path, split: str, form: str) -> str:
     return str(folder / (split if form == RAW else f"{split}.{form}"))
 
 
+def remember(file: Path, what: Any, remedy: str) -> None:
+    """ValueError when what is done already in the file's folder was done with something else."""
+    now = json.dumps(what)
+    if file.exists() and file.read_text("utf-8").strip() != now:
+        raise ValueError(f"{file.parent} was made with {file.read_text('utf-8').strip()}: {remedy}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    report.write(file, f"{now}\n")
+
+
 # Data
 
 
 def prepare_data(source: Path | None, folder: Path) -> None:
-    """The splits in both forms as files of ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """The splits in both forms as files of ``folder``. ValueError when it holds another set."""
+    origin = str(source.resolve()) if source else HUB
+    remember(folder / "origin.json", origin, "name another --folder")
     for split, form in itertools.product(NAMES, (RAW, LC)):
         base = prefix(folder, split, form)
         if Path(f"{base}.de").exists():
             continue
         sides = zip(*_pairs(source, split, form), strict=True)
         for side, lines in zip(("en", "de"), sides, strict=True):
-            partial = folder / ".partial"
-            partial.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-            partial.replace(f"{base}.{side}")
+            report.write(Path(f"{base}.{side}"), "".join(f"{line}\n" for line in lines))
 
 
 def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, str]]:
-    if source is None:
-        raw: Source = Hub("bentrevett/multi30k")
-    else:
-        name = prefix(source, NAMES[split], form)
-        if form == LC and not any(Path(f"{name}.de{end}").exists() for end in ("", ".gz")):
-            name = prefix(source, NAMES[split], RAW)
-        elif form == LC:
-            return Files(**{split: name}).pairs(split)
-        raw = Files(**{split: name})
+    raw: Source = Hub(HUB)
+    if source is not None:
+        raw, given = (Files(**{split: prefix(source, NAMES[split], f)}) for f in (RAW, form))
+        if any(source.glob(f"{NAMES[split]}.{LC}.de*")):
+            return given.pairs(split)
     if form == RAW:
         return raw.pairs(split)
     english, german = metrics.LcNormTok("en"), metrics.LcNormTok("de")
@@ -106,9 +115,8 @@ def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, st
 # Runs
 
 
-def call(arguments: Sequence[str], log: Path, threads: int | None) -> None:
-    """A program of ours, its output in ``log``. Ends this one when it fails."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+def call(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
+    """A program of ours, its output in ``log``. RuntimeError when it fails."""
     env = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     with log.open("a") as stream:
         status = subprocess.run(
@@ -116,102 +124,123 @@ def call(arguments: Sequence[str], log: Path, threads: int | None) -> None:
         ).returncode
     if status:
         last = (log.read_text().strip().splitlines() or [""])[-1]
-        raise RuntimeError(f"{log}: {' '.join(arguments[:2])} … ended with status {status}: {last}")
+        raise RuntimeError(f"{log}: {arguments[0]} ended with status {status}: {last}")
 
 
-def train(job: Job, folder: Path, overrides: Sequence[str], threads: int | None) -> None:
-    data = folder / "data"
+def train(job: Job, overrides: Sequence[str], threads: int) -> None:
+    settings = [*job.settings, *overrides]
+    remember(job.run / "settings.json", settings, "name another --folder or --settings NAME")
     arguments = [
         "mt.train",
         "experiment=multi30k",
         "data=files",
-        f"data.train={prefix(data, 'train', job.form)}",
-        f"data.validation={prefix(data, 'validation', job.form)}",
+        "data.clean.max_length=128",  # as in conf/data/multi30k.yaml
+        setting("data.train", job.prefix("train")),
+        setting("data.validation", job.prefix("validation")),
         f"seed={job.seed}",
-        f"hydra.run.dir={folder / job.name}",
+        setting("hydra.run.dir", job.run),
         "ckpt=auto",
-        *job.settings,
-        *overrides,
+        *settings,
     ]
-    call(arguments, folder / job.name / "output.log", threads)
-    print(f"{job.name}: trained", flush=True)
+    print(f"{job.run}: training", flush=True)
+    start = time.perf_counter()
+    call(arguments, job.run / "output.log", threads)
+    print(f"{job.run}: trained, {time.perf_counter() - start:,.0f} s", flush=True)
 
 
-def evaluate(
-    job: Job, folder: Path, split: str, beams: Sequence[int], alpha: float
-) -> list[dict[str, Any]]:
-    """The report's runs, one for each beam size; an evaluation that is there is read."""
-    run = folder / job.name / f"{split}-alpha{alpha}"
-    if not (run / "report.json").exists():
-        base = prefix(folder / "data", split, job.form)
+def train_all(jobs: Sequence[Job], overrides: Sequence[str], at_once: int, threads: int) -> None:
+    """Where one fails, those that have not begun do not."""
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        for done in [pool.submit(train, job, overrides, threads) for job in jobs]:
+            done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def tune(job: Job) -> list[dict[str, Any]]:
+    """Each beam size and alpha on the validation split, best first; the narrower beam if equal.
+
+    By the form's own score: cased sacreBLEU of raw text, BLEU of the other's tokens as they are.
+    """
+    file, model = job.run / "tuning.json", checkpoint.digest(job.run / "model")
+    if file.exists():
+        before = json.loads(file.read_text("utf-8"))
+        if before["model_sha256"] == model:
+            return list(before["rows"])
+    sources, references = job.texts("validation")
+    translator = Translator.load(job.run / "model")
+    measure = metrics.measures("de", tokenized=job.form == LC)[0]
+    rows = []
+    for beam_size, alpha in itertools.product(BEAMS, ALPHAS):
+        found = translator.translate(sources, SearchOptions(beam_size, alpha))
+        score = measure.score([translation.text for translation in found], references)
+        rows.append({"beam_size": beam_size, "alpha": alpha, score.name: round(score.value, 3)})
+        print(f"{job.run}: validation, {rows[-1]}", flush=True)
+    rows.sort(key=lambda row: (-row[measure.name], row["beam_size"]))
+    report.write_json(file, {"model_sha256": model, "rows": rows})
+    return rows
+
+
+def test(job: Job, beam_size: int, alpha: float) -> dict[str, Any]:
+    """Both scores of the test split, with their signatures, from the report of mt.evaluate."""
+    folder = job.run / f"test-beam{beam_size}-alpha{alpha}"
+    model = checkpoint.digest(job.run / "model")
+    file = folder / "report.json"
+    if not file.exists() or json.loads(file.read_text("utf-8"))["model_sha256"] != model:
         arguments = [
             "mt.evaluate",
-            f"src={base}.en",
-            f"ref={base}.de",
-            f"model_path={folder / job.name / 'model'}",
-            f"search.beam_size=[{','.join(map(str, beams))}]",
+            setting("src", f"{job.prefix('test')}.en"),
+            setting("ref", f"{job.prefix('test')}.de"),
+            setting("model_path", job.run / "model"),
+            f"search.beam_size={beam_size}",
             f"search.alpha={alpha}",
             f"tokenized={str(job.form == LC).lower()}",
-            f"hydra.run.dir={run}",
+            setting("hydra.run.dir", folder),
         ]
-        call(arguments, folder / job.name / "output.log", None)
-    runs: list[dict[str, Any]] = json.loads((run / "report.json").read_text())["runs"]
-    return [result | {"hypotheses": str(run / result["hypotheses"])} for result in runs]
-
-
-def tune(job: Job, folder: Path) -> list[dict[str, Any]]:
-    """Each beam size and alpha on the validation split, best first; the narrower beam if equal."""
-    rows = [
-        {"beam_size": run["beam_size"], "alpha": alpha, "BLEU": _value(run, job.tuned_by)}
-        for alpha in ALPHAS
-        for run in evaluate(job, folder, "validation", BEAMS, alpha)
-    ]
-    return sorted(rows, key=lambda row: (-row["BLEU"], row["beam_size"]))
-
-
-def test_scores(job: Job, folder: Path, beam_size: int, alpha: float) -> dict[str, Any]:
-    """Both kinds of score of the test split, with their signatures."""
-    (run,) = evaluate(job, folder, "test", [beam_size], alpha)
-    scores = {score["name"]: score for score in run["scores"]}
+        call(arguments, job.run / "output.log")
+    record = json.loads(file.read_text("utf-8"))
+    scores = {score["name"]: score for score in record["runs"][0]["scores"]}
     if job.form == RAW:
-        return dict(zip(KINDS, (scores[LC_TOK], scores[CASED]), strict=True))
-    references = list(read_lines(folder / "data" / "test.de"))
-    detokenize = metrics.Detokenized("de")
-    hypotheses = [detokenize(line) for line in read_lines(run["hypotheses"])]
-    cased = metrics.bleu(hypotheses, references)._asdict()
-    return dict(zip(KINDS, (scores[TOKENS], cased), strict=True))
+        found = {LC_TOK: scores["lc-tok BLEU"], CASED: scores["sacreBLEU"]}
+    else:
+        references = list(read_lines(f"{prefix(job.folder / 'data', 'test', RAW)}.de"))
+        detokenize = metrics.Detokenized("de")
+        hypotheses = read_lines(folder / record["runs"][0]["hypotheses"])
+        cased = metrics.bleu([detokenize(line) for line in hypotheses], references)
+        found = {LC_TOK: scores["tokenised BLEU, as given"], CASED: cased._asdict()}
+    hashes = {key: record[key] for key in ("model_sha256", "source_sha256", "reference_sha256")}
+    return found | hashes | {"training": record["model_config"]["training"]}
 
 
-def _value(run: dict[str, Any], name: str) -> float:
-    return next(float(score["value"]) for score in run["scores"] if score["name"] == name)
+# The table
 
 
-def spread(values: Sequence[float]) -> dict[str, float | int]:
-    """Mean, sample standard deviation (0 of a single value), least and most."""
+def spread(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Mean, sample standard deviation (None of a single value), least and most."""
     return {
         "mean": round(statistics.mean(values), 2),
-        "deviation": round(statistics.stdev(values), 2) if len(values) > 1 else 0.0,
+        "deviation": round(statistics.stdev(values), 2) if len(values) > 1 else None,
         "least": round(min(values), 2),
         "most": round(max(values), 2),
         "seeds": len(values),
     }
 
 
-def render(report: dict[str, Any]) -> str:
+def render(configurations: dict[str, Any]) -> str:
     """A row for each configuration, mean ± standard deviation over its seeds."""
     rows = []
-    for configuration, found in report["configurations"].items():
+    for name, found in configurations.items():
+        kinds = [found[kind] for kind in (LC_TOK, CASED)]
         cells = [
-            f"{kind['mean']:.2f} ± {kind['deviation']:.2f}" if kind["seeds"] > 1
-            else f"{kind['mean']:.2f}"
-            for kind in (found[name] for name in KINDS)
-        ]  # fmt: skip
-        seeds, beam_size, alpha = len(found["seeds"]), found["beam_size"], found["alpha"]
-        rows.append([configuration, seeds, beam_size, alpha, *cells])
-    return table(["trained on", "seeds", "beam", "alpha", *KINDS], rows)
+            f"{kind['mean']:.2f}" + (f" ± {kind['deviation']:.2f}" if kind["deviation"] else "")
+            for kind in kinds
+        ]
+        rows.append([name, kinds[0]["seeds"], found["beam_size"], found["alpha"], *cells])
+    return table(["trained on", "seeds", "beam", "alpha", LC_TOK, CASED], rows)
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -227,43 +256,48 @@ def main() -> None:
     add("--output", type=Path, help="default: report.json in the folder")
     add("overrides", nargs="*", help="settings of mt.train, behind --")
     args = parser.parse_args()
+    if args.jobs < 1 or (args.threads is not None and args.threads < 1):
+        parser.error("--jobs and --threads must be at least 1")
+    for given in (args.form, args.seed, [name for name, _ in args.settings]):
+        if len(set(given)) < len(given):
+            parser.error(f"{' '.join(map(str, given))}: name each once")
+    return args
 
+
+def main() -> None:
+    args = arguments()
     prepare_data(args.data, args.folder / "data")
     variants = [("", ()), *((name, tuple(given.split())) for name, given in args.settings)]
     jobs = [
-        Job(form, name, settings, seed)
+        Job(form, name, settings, seed, args.folder)
         for form, (name, settings), seed in itertools.product(args.form, variants, args.seed)
     ]
     threads = args.threads or max(1, (os.cpu_count() or 1) // args.jobs)
-    start = time.time()
-    with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(lambda job: train(job, args.folder, args.overrides, threads), jobs))
-    report: dict[str, Any] = {
+    train_all(jobs, args.overrides, args.jobs, threads)
+    configurations: dict[str, Any] = {}
+    for name, group in itertools.groupby(jobs, lambda job: job.configuration):
+        seeds = list(group)
+        tuning = tune(seeds[0])
+        beam_size, alpha = tuning[0]["beam_size"], tuning[0]["alpha"]
+        tests = {str(job.seed): test(job, beam_size, alpha) for job in seeds}
+        configurations[name] = {
+            "beam_size": beam_size,
+            "alpha": alpha,
+            **{kind: spread([test[kind]["value"] for test in tests.values()])
+               for kind in (LC_TOK, CASED)},
+            "chosen on the validation split": tuning,
+            "seeds": tests,
+        }  # fmt: skip
+    output = args.output or args.folder / "report.json"
+    found = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),
         "command": command_line(),
-        "seconds": round(time.time() - start),
         "test set": NAMES["test"],
-        "configurations": {},
+        "configurations": configurations,
     }
-    for name, group in itertools.groupby(jobs, lambda job: job.configuration):
-        seeds = list(group)
-        tuning = tune(seeds[0], args.folder)
-        beam_size, alpha = tuning[0]["beam_size"], tuning[0]["alpha"]
-        tests = {str(job.seed): test_scores(job, args.folder, beam_size, alpha) for job in seeds}
-        report["configurations"][name] = {
-            "beam_size": beam_size,
-            "alpha": alpha,
-            "chosen on the validation split": tuning,
-            "seeds": tests,
-            **{kind: spread([test[kind]["value"] for test in tests.values()]) for kind in KINDS},
-        }
-    output = args.output or args.folder / "report.json"
-    partial = output.with_name(f".{output.name}")
-    partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    partial.replace(output)
-    print(render(report))
-    print(f"\nreport  {output}")
+    report.write_json(output, found)
+    print(f"{render(configurations)}\n\nreport  {output}")
 
 
 if __name__ == "__main__":
@@ -272,3 +306,6 @@ if __name__ == "__main__":
     except (ValueError, OSError, RuntimeError) as error:
         print(f"multi30k: error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("multi30k: interrupted; the same line goes on", file=sys.stderr)
+        sys.exit(130)

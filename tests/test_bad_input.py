@@ -108,6 +108,7 @@ SETTINGS = [
     ("training.warmup_steps=0", r"warmup_steps=0: must be"),
     ("training.lr_factor=0", r"lr_factor=0: must be a number above 0"),
     ("model.learned_positions=256", r"must be more than data.clean.max_length, which is 256"),
+    ("model.learned_positions=512 tokenizer.bpe_dropout=0.1", r"cannot go with tokenizer.bpe_dr"),
     ("training.beta1=2", r"beta1=2: must be"),
     ("training.eps=-1", r"eps=-1: must be"),
     ("data.tokens_per_step=0", r"tokens_per_step=0: must be"),
@@ -132,6 +133,7 @@ SETTINGS = [
     ("tokenizer.vocab_size=x", r"vocab_size='x': must be"),
     ("tokenizer.path=corpus/train.en", r"corpus/train.en: not a SentencePiece model"),
     ("tokenizer.path=corpus", r"corpus"),
+    ("tokenizer.bpe_dropout=1", r"bpe_dropout=1: must be"),
     ("search.beam_size=-1", r"beam_size=-1: must be"),
     ("search.alpha=x", r"alpha='x': must be"),
     ("search.batch_size=0", r"batch_size=0: must be"),
@@ -147,7 +149,7 @@ def test_a_wrong_setting_of_training(
     run_module: RunModule, corpus_folder: Path, tmp_path: Path, setting: str, message: str
 ) -> None:
     before = everything(tmp_path)
-    done = run_module("mt.train", *command(TRAIN, setting))
+    done = run_module("mt.train", *command(TRAIN, *setting.split()))
     assert_one_line(done, "mt.train", message)
     assert_nothing_new(tmp_path, before)
 

@@ -47,6 +47,12 @@ def texts() -> dict[str, list[str]]:
     return {"references": references, "sources": references[::-1], "a": a, "b": b}
 
 
+def altered(file: Path) -> int:
+    """Another translation, where the scores are still the first's."""
+    text = file.read_text("utf-8")
+    return file.write_text(text.replace('"hypothesis": "', '"hypothesis": "Quatsch ', 1), "utf-8")
+
+
 def write_report(
     folder: Path,
     texts: dict[str, list[str]],
@@ -257,6 +263,7 @@ def test_other_sources_are_told(tmp_path: Path, texts: dict[str, list[str]]) -> 
         (lambda f: (f / "report.json").write_text("[]") and f, "not a report of this"),
         (lambda f: (f / "sentences.beam1.jsonl").write_text('{"a": 1}\n') and f, "damaged"),
         (lambda f: (f / "sentences.beam1.jsonl").write_text("") or f, "damaged"),
+        (lambda f: altered(f / "sentences.beam1.jsonl") and f, "damaged, or not of the report"),
         (lambda f: (f / "sentences.beam1.jsonl").unlink() or f, "sentences.beam1.jsonl"),
     ],
 )

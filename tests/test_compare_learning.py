@@ -38,6 +38,7 @@ def test_without_dropout_every_loss_is_that_of_the_plain_step(
     assert half != fast
 
 
+@pytest.mark.slow
 def test_dropout_is_on_in_both_and_a_seed_is_its_own(
     comparison: ModuleType, bpe: Tokenizer
 ) -> None:

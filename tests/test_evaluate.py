@@ -145,6 +145,11 @@ def test_tokenised_text_is_scored_as_it_is(
     evaluate(*files)
     hint = "the references look tokenised: tokenized=true scores such text as it is"
     assert caplog.messages == [hint]
+    write_lines(tmp_path / "raw.de", [f"{de.rstrip('.')}." for _, de in TEST])
+    evaluate("src=tok.en", "ref=raw.de", "search.beam_size=1", "tokenized=true")
+    assert caplog.messages[1:] == [
+        "the references do not look tokenised: tokenized=true is for text that is"
+    ]
 
 
 def test_comet_when_it_is_asked_for(

@@ -282,11 +282,11 @@ def test_tokens_are_put_together_again_for_sacrebleu() -> None:
     [
         (["a b .", "c d .", "e"], True),
         (["A b.", "C d.", "e f ."], False),
-        (["a b", ""], False),
-        ([], False),
+        (["a b", ""], None),
+        ([], None),
     ],
 )
-def test_what_looks_tokenised(lines: list[str], tokenised: bool) -> None:
+def test_what_looks_tokenised(lines: list[str], tokenised: bool | None) -> None:
     assert metrics.look_tokenized(lines) is tokenised
 
 

@@ -6,10 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
+from mt import checkpoint
+from mt.search import SearchOptions
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 ENGLISH = "Two men are here.\nA dog (brown) runs.\n"
@@ -50,48 +53,77 @@ def test_the_tokenised_form_is_made_where_there_is_none(
     assert texts["train.lc.norm.tok.en"] == "two men are here .\na dog ( brown ) runs .\n"
     assert texts["test.lc.norm.tok.de"] == "zwei männer sind hier .\nein hund ( braun ) läuft .\n"
     assert texts["validation.lc.norm.tok.en"] == "given .\n"
-    assert len(texts) == 12
+    assert len(texts) == 12 + 1  # and where they are from
 
 
 def test_both_forms_are_tuned_on_validation_and_tested_once(
     recipe: ModuleType, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     calls: list[list[str]] = []
+    tuned: list[tuple[str, list[str], int, float]] = []
 
-    def call(arguments: Sequence[str], log: Path, threads: int | None) -> None:
+    def call(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
         """What mt.train and mt.evaluate leave, but for the work."""
         calls.append(list(arguments))
-        if arguments[0] == "mt.train":
-            return
         given = dict(argument.split("=", 1) for argument in arguments[1:])
-        run = Path(given["hydra.run.dir"])
-        run.mkdir(parents=True)
-        on_test = "test" in given["src"]
-        seed = int(given["model_path"].split("seed")[1].split("/")[0])
-        alpha = float(given["search.alpha"])
-        runs = []
-        for beam in json.loads(given["search.beam_size"]):
-            (run / f"{beam}.txt").write_text("zwei männer sind hier .\n" * 2, "utf-8")
-            value = 40 + seed if on_test else 30 - abs(alpha - 1.4) + (beam == 10)
-            names = ("sacreBLEU", "lc-tok BLEU", "tokenised BLEU, as given")
-            scores = [{"name": name, "value": value + i} for i, name in enumerate(names)]
-            runs.append({"beam_size": beam, "scores": scores, "hypotheses": f"{beam}.txt"})
-        (run / "report.json").write_text(json.dumps({"runs": runs}))
+        run = Path(given["hydra.run.dir"].strip("'"))
+        if arguments[0] == "mt.train":
+            (run / "model").mkdir(exist_ok=True)
+            weights = [given["seed"], given["trainer.max_steps"]]
+            (run / "model" / "model.safetensors").write_text(" ".join(weights))
+            return
+        run.mkdir(parents=True, exist_ok=True)
+        (run / "hypotheses.txt").write_text("zwei männer sind hier .\n" * 2, "utf-8")
+        model = Path(given["model_path"].strip("'"))
+        seed, steps = map(int, (model / "model.safetensors").read_text().split())
+        names = ("sacreBLEU", "lc-tok BLEU", "tokenised BLEU, as given")
+        scores = [{"name": name, "value": 31 + seed + steps + i} for i, name in enumerate(names)]
+        report = {
+            "model_sha256": checkpoint.digest(model),
+            "model_config": {"training": {}},
+            "source_sha256": "",
+            "reference_sha256": "",
+            "runs": [{"scores": scores, "hypotheses": "hypotheses.txt"}],
+        }
+        (run / "report.json").write_text(json.dumps(report))
+
+    class Translator:
+        """Beam 10 and alpha 1.4 find the references."""
+
+        @classmethod
+        def load(cls, path: Path) -> "Translator":
+            found = cls()
+            found.path = str(path)
+            return found
+
+        def translate(self, sources: list[str], options: SearchOptions) -> list[Any]:
+            tuned.append((self.path, sources, options.beam_size, options.alpha))
+            lines = GERMAN.splitlines()
+            if ".norm" in self.path:
+                lines = ["zwei männer sind hier .", "ein hund ( braun ) läuft ."]
+            if (options.beam_size, options.alpha) != (10, 1.4):
+                lines[0] += " nicht"
+            return [SimpleNamespace(text=line) for line in lines]
 
     monkeypatch.setattr(recipe, "call", call)
-    command = ["multi30k.py", "--data", str(raw), "--seed", "1", "2", "--", "trainer.max_steps=9"]
-    monkeypatch.setattr(sys, "argv", command)
-    recipe.main()
-    trained = [call for call in calls if call[0] == "mt.train"]
-    assert len(trained) == 4
-    assert all(call[-1] == "trainer.max_steps=9" and "ckpt=auto" in call for call in trained)
-    assert sum("src=outputs/multi30k/data/test" in " ".join(call) for call in calls) == 4
-    report = json.loads(Path("outputs/multi30k/report.json").read_text())
-    found = report["configurations"]
+    monkeypatch.setattr(recipe, "Translator", Translator)
+
+    def run(*arguments: str) -> dict[str, Any]:
+        command = ["multi30k.py", "--data", str(raw), "--seed", "1", "2", *arguments]
+        monkeypatch.setattr(sys, "argv", command)
+        recipe.main()
+        found: dict[str, Any] = json.loads(Path("outputs/multi30k/report.json").read_text())
+        return found["configurations"]  # type: ignore[no-any-return]
+
+    found = run("--", "trainer.max_steps=9")
+    assert [call[0] for call in calls] == ["mt.train"] * 4 + ["mt.evaluate"] * 4
+    assert all(call[-1] == "trainer.max_steps=9" and "ckpt=auto" in call for call in calls[:4])
+    assert all("search.beam_size=10" in call and "search.alpha=1.4" in call for call in calls[4:])
+    assert all("data/test" in call[1] for call in calls[4:])  # and nothing else sees the test set
+    english = [ENGLISH.splitlines(), ["two men are here .", "a dog ( brown ) runs ."]]
+    assert len(tuned) == 16
+    assert all("seed1" in path and sources in english for path, sources, _, _ in tuned)
     assert list(found) == ["raw", "lc.norm.tok"]
-    for configuration in found.values():
-        assert (configuration["beam_size"], configuration["alpha"]) == (10, 1.4)
-        assert len(configuration["chosen on the validation split"]) == 8
     assert found["raw"]["cased sacreBLEU"]["mean"] == 41.5  # of 41 and 42
     assert found["raw"]["lc-tok BLEU"]["mean"] == 42.5
     assert found["lc.norm.tok"]["lc-tok BLEU"] == {
@@ -101,15 +133,55 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     assert 0 < found["lc.norm.tok"]["cased sacreBLEU"]["mean"] < 41
     assert "43.50 ± 0.71" in capsys.readouterr().out
 
-    done = len(calls)
-    recipe.main()
-    assert [call[0] for call in calls[done:]] == ["mt.train"] * 4  # which end at once
+    calls.clear()
+    assert run("--", "trainer.max_steps=9") == found
+    assert [call[0] for call in calls] == ["mt.train"] * 4  # which end at once
+    assert len(tuned) == 16
+    with pytest.raises(ValueError, match="name another --folder or --settings"):
+        run("--", "trainer.max_steps=10")
+    monkeypatch.setattr(sys, "argv", ["multi30k.py", "--data", str(tmp_path)])
+    with pytest.raises(ValueError, match=r"was made with .*published"):
+        recipe.main()
+
+    weights = Path("outputs/multi30k/raw-seed1/model/model.safetensors")
+    call(["mt.train", f"hydra.run.dir='{weights.parents[1]}'", "seed=1", "trainer.max_steps=11"],
+         Path("log"))  # fmt: skip
+    monkeypatch.setattr(recipe, "train_all", lambda *_: None)
+    again = run("--", "trainer.max_steps=9")  # a model that has changed is scored anew
+    assert again["raw"]["cased sacreBLEU"]["mean"] == 42.5
+    assert len(tuned) == 24
+
+
+@pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--seed", "1", "1"], ["--threads", "-1"]])
+def test_a_wrong_command_line_begins_nothing(
+    recipe: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["multi30k.py", *wrong])
+    with pytest.raises(SystemExit):
+        recipe.main()
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_a_training_fails_the_others_do_not_begin(
+    recipe: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def train(job: Any, overrides: Sequence[str], threads: int) -> None:
+        begun.append(job.seed)
+        raise RuntimeError("a full disk")
+
+    monkeypatch.setattr(recipe, "train", train)
+    jobs = [recipe.Job("raw", "", (), seed, tmp_path) for seed in range(40)]
+    with pytest.raises(RuntimeError, match="a full disk"):
+        recipe.train_all(jobs, [], 1, 1)
+    assert len(begun) < 40
 
 
 def test_a_failed_run_ends_the_recipe_with_its_last_line(
     recipe: ModuleType, tmp_path: Path
 ) -> None:
-    log = tmp_path / "run" / "output.log"
-    with pytest.raises(RuntimeError, match=r"output.log: .*No module named 'mt\.nothing'|nothing"):
+    log = tmp_path / "output.log"
+    with pytest.raises(RuntimeError, match=r"output.log: mt.nothing ended .*No module named"):
         recipe.call(["mt.nothing"], log, 1)
     assert log.exists()

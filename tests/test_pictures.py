@@ -10,7 +10,7 @@ import pytest
 
 from mt import pictures
 
-HEADER = "epoch,learning_rate,step,train_nll,val_bleu,val_loss,val_ppl\n"
+HEADER = "epoch,learning_rate,step,train_nll,val_bleu,val_loss,val_ppl,val_of_mean\n"
 
 
 def write_log(run: Path, version: int, rows: str) -> None:
@@ -29,6 +29,17 @@ def test_the_logs_of_a_resumed_run_are_one(tmp_path: Path) -> None:
         assert curves["train_nll"] == [(10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]
         assert curves["val_bleu"] == [(19, 1.5), (49, 2.5)]
         assert curves["val_nll"] == [(19, math.log(20)), (49, math.log(10))]
+
+
+def test_the_averaged_model_is_a_point_of_its_own(tmp_path: Path) -> None:
+    """A run that was at its end and went on: the first part's mean is no point of the curve."""
+    write_log(tmp_path, 0, "0,,99,,30,3,20,\n0,,100,,35,3,10,1\n")
+    write_log(tmp_path, 1, "1,0.1,149,2.5,,,,\n1,,199,,33,3,9,\n1,,200,,37,3,8,1\n")
+    curves = pictures.learning_curves(tmp_path / "model")
+    assert curves["val_bleu"] == [(99, 30), (199, 33)]
+    assert curves["mean_bleu"] == [(200, 37)]
+    assert curves["mean_nll"] == [(200, math.log(8))]
+    assert curves["val_nll"] == [(99, math.log(20)), (199, math.log(9))]
 
 
 def test_a_model_without_logs_has_no_curves(tmp_path: Path) -> None:
@@ -94,7 +105,9 @@ def test_the_page_of_an_evaluation(tmp_path: Path, curves: bool) -> None:
     report = {"model": "m", "data": "d_{$", "runs": [run("greedy", 30.0), run("beam", 0.0)]}
     rows = [[{"chrf": value} for value in values] for values in ([0, 50.0, 100.0], [0, 0, 0])]
     points = [(step, 5 - step / 100) for step in range(0, 101, 10)]
-    learned = {"train_nll": points, "val_bleu": [(50, 9.0), (99, 12.0), (100, 13.0)]}
+    learned = {"train_nll": points, "val_bleu": [(50, 9.0), (99, 12.0)]} | {
+        "mean_bleu": [(100, 13.0)]
+    }
     path = tmp_path / "pictures.png"
     pictures.draw_evaluation(path, report, rows, learned if curves else {})
     check_png(path)

@@ -88,6 +88,16 @@ def test_seeds_are_summed_up_for_each_other_combination() -> None:
     ]
 
 
+def test_trainings_of_other_lengths_are_not_summed_up_together() -> None:
+    grid = [(seed, steps) for seed in (1, 2) for steps in (100, 200)]
+    jobs = [
+        made_up(i, f"seed={seed} trainer.max_steps={steps}", steps / 10 + seed)
+        for i, (seed, steps) in enumerate(grid)
+    ]
+    found = [(row["of"], row["sacreBLEU"]["mean"]) for row in sweep.over_seeds(jobs)]
+    assert found == [({"trainer.max_steps": "200"}, 21.5), ({"trainer.max_steps": "100"}, 11.5)]
+
+
 def test_a_sweep_over_seeds_alone_has_one_mean() -> None:
     jobs = [made_up(i, f"data=files seed={i}", 10.0 + i) for i in range(3)]
     (row,) = sweep.over_seeds(jobs)
