@@ -121,7 +121,7 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     assert all("search.beam_size=10" in call and "search.alpha=1.4" in call for call in calls[4:])
     assert all("data/test" in call[1] for call in calls[4:])  # and nothing else sees the test set
     english = [ENGLISH.splitlines(), ["two men are here .", "a dog ( brown ) runs ."]]
-    assert len(tuned) == 16
+    assert len(tuned) == 20
     assert all("seed1" in path and sources in english for path, sources, _, _ in tuned)
     assert list(found) == ["raw", "lc.norm.tok"]
     assert found["raw"]["cased sacreBLEU"]["mean"] == 41.5  # of 41 and 42
@@ -136,7 +136,7 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     calls.clear()
     assert run("--", "trainer.max_steps=9") == found
     assert [call[0] for call in calls] == ["mt.train"] * 4  # which end at once
-    assert len(tuned) == 16
+    assert len(tuned) == 20
     with pytest.raises(ValueError, match="name another --folder or --settings"):
         run("--", "trainer.max_steps=10")
     monkeypatch.setattr(sys, "argv", ["multi30k.py", "--data", str(tmp_path)])
@@ -149,7 +149,7 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     monkeypatch.setattr(recipe, "train_all", lambda *_: None)
     again = run("--", "trainer.max_steps=9")  # a model that has changed is scored anew
     assert again["raw"]["cased sacreBLEU"]["mean"] == 42.5
-    assert len(tuned) == 24
+    assert len(tuned) == 30
 
 
 @pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--seed", "1", "1"], ["--threads", "-1"]])
