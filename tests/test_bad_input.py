@@ -445,13 +445,19 @@ def test_nothing_here_is_longer_than_the_model_allows(model_folder: Path) -> Non
     ("module", "arguments", "message"),
     [
         ("mt.train", command(TRAIN, "model.N=six"), "N='six'"),
-        ("mt.train", command(TRAIN, "data.train=gone"), "no such file: gone.en"),
+        pytest.param(
+            "mt.train", command(TRAIN, "data.train=gone"), "no such file: gone.en",
+            marks=pytest.mark.slow,
+        ),
         ("mt.train", command(TRAIN, "banana=1"), "Could not override 'banana'"),
         ("mt.evaluate", command(EVALUATE, "model_path=gone"), "gone: no such model folder"),
-        ("mt.evaluate", command(EVALUATE, "banana=1"), "Could not override 'banana'"),
+        pytest.param(
+            "mt.evaluate", command(EVALUATE, "banana=1"), "Could not override 'banana'",
+            marks=pytest.mark.slow,
+        ),
         ("mt.translate", ["--model", "gone", "A bear."], "gone: no such model folder"),
     ],
-)
+)  # fmt: skip
 def test_a_process_ends_with_status_2(
     corpus_folder: Path, tmp_path: Path, module: str, arguments: list[str], message: str
 ) -> None:

@@ -23,6 +23,7 @@ def comparison(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return found
 
 
+@pytest.mark.slow
 def test_without_dropout_every_loss_is_that_of_the_plain_step(
     comparison: ModuleType, bpe: Tokenizer
 ) -> None:

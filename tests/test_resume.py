@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,35 @@ from mt.runs import resume_path
 from mt.saving import Saving
 
 
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The directory of a run that nothing has stopped, made once for all that are set alike."""
+    made: dict[str, Path] = {}
+
+    def make(**changes: Any) -> Path:
+        key = json.dumps(changes)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("undisturbed") / "run"
+            with pytest.MonkeyPatch.context() as patch:
+                assert run(arguments(corpus, made[key], **changes), patch) == 0
+        return made[key]
+
+    return make
+
+
 # With batches of 270 tokens an epoch has 25 of them: its last step, the ninth, accumulates one.
 @pytest.mark.parametrize("max_tokens", [800, 400, 270])
 @pytest.mark.parametrize("stop", [3, 7, 9, 10])
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
-    stop: int, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stop: int,
+    max_tokens: int,
+    undisturbed: Callable[..., Path],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changes = {"data.max_tokens": max_tokens, "validate_every": 5}
-    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
-    assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
+    straight, resumed = undisturbed(**changes), tmp_path / "resumed"
     short = {**changes, "trainer.max_steps": stop}
     assert run(arguments(corpus, resumed, **short), monkeypatch) == 0
     assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
@@ -36,7 +57,12 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
 @pytest.mark.parametrize("name", ["step-00000003", "step-00000006", "best"])
 @pytest.mark.parametrize("max_tokens", [800, 270])
 def test_every_checkpoint_of_a_run_leads_to_the_same_end(
-    name: str, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    max_tokens: int,
+    undisturbed: Callable[..., Path],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changes = {
         "data.max_tokens": max_tokens,
@@ -44,8 +70,7 @@ def test_every_checkpoint_of_a_run_leads_to_the_same_end(
         "checkpoint_every": 3,
         "average": 10,
     }
-    first, second = tmp_path / "first", tmp_path / "second"
-    assert run(arguments(corpus, first, **changes), monkeypatch) == 0
+    first, second = undisturbed(**changes), tmp_path / "second"
     shutil.copytree(first, second)
     ckpt = second / "checkpoints" / f"{name}.ckpt"
     assert run([*arguments(corpus, second, **changes), f"ckpt={ckpt}"], monkeypatch) == 0
@@ -98,7 +123,12 @@ def test_loader_workers_change_nothing(
 @pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_end"])
 @pytest.mark.parametrize("every", [4, 9])
 def test_a_run_killed_at_a_validation_goes_on(
-    hook: str, every: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hook: str,
+    every: int,
+    undisturbed: Callable[..., Path],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step = {4: 8, 9: 9}[every]
     original = getattr(Saving, hook)
@@ -109,8 +139,7 @@ def test_a_run_killed_at_a_validation_goes_on(
             raise RuntimeError("killed")
 
     changes = {"data.max_tokens": 270, "validate_every": every, "trainer.max_steps": 20}
-    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
-    assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
+    straight, resumed = undisturbed(**changes), tmp_path / "resumed"
     with monkeypatch.context() as killer:
         killer.setattr(Saving, hook, kill)
         assert run(arguments(corpus, resumed, **changes), killer) == 1
@@ -159,7 +188,7 @@ def test_auto_begins_and_goes_on(
     assert "nothing left to train" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL while it starts, trains, validates or saves, and once more from the start."""
     rng = random.Random(1)
