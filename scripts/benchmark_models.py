@@ -67,6 +67,19 @@ def marian(size: Size, positions: int = 512) -> Any:
     return MarianMTModel(config).eval()
 
 
+def joeynmt_drops_as_the_paper(model: Any) -> None:
+    """Leave dropout on the embeddings and on what sublayers give, and take it from elsewhere."""
+    import torch
+    from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
+
+    for module in model.modules():
+        if isinstance(module, MultiHeadedAttention):
+            module.dropout.p = 0.0
+        elif isinstance(module, PositionwiseFeedForward):
+            inner = next(m for m in module.pwff_layer if isinstance(m, torch.nn.Dropout))
+            inner.p = 0.0
+
+
 def joeynmt_model(size: Size, dropout: float = 0.0) -> Any:
     """With unk, pad, bos and eos from 0 to 3, an order that Joey NMT prescribes."""
     from types import SimpleNamespace

@@ -20,6 +20,7 @@ from benchmark_models import (
     Pairs,
     Size,
     fairseq_model,
+    joeynmt_drops_as_the_paper,
     joeynmt_model,
     marian,
     opennmt_model,
@@ -278,17 +279,11 @@ def build_joeynmt(size: Size, device: str, precision: str) -> Train:
     import torch
     from joeynmt.batch import Batch
     from joeynmt.builders import build_optimizer
-    from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
 
     model = joeynmt_model(size, DROPOUT)
     model.loss_function = ("crossentropy", EPS_LS)
     model.train()
-    for module in model.modules():
-        if isinstance(module, MultiHeadedAttention):
-            module.dropout.p = 0.0
-        elif isinstance(module, PositionwiseFeedForward):
-            inner = next(m for m in module.pwff_layer if isinstance(m, torch.nn.Dropout))
-            inner.p = 0.0
+    joeynmt_drops_as_the_paper(model)
     adam = {"optimizer": "adam", "learning_rate": LEARNING_RATE, "adam_betas": [0.9, 0.98]}
     optimizer = build_optimizer(adam, model.parameters())
     bos, eos, pad = model.bos_index, model.eos_index, model.pad_index

@@ -22,9 +22,9 @@ from typing import Any
 import joeynmt.prediction
 import joeynmt.training
 import torch
+from benchmark_models import joeynmt_drops_as_the_paper
 from benchmarking import versions
 from joeynmt.helpers import make_model_dir, set_seed
-from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
 
 
 class Clock:
@@ -55,16 +55,6 @@ class Clock:
         record = {"step": step, "perplexity": perplexity, "pieces": list(hypotheses)}
         self.validations.write(json.dumps(record, ensure_ascii=False) + "\n")
         self.validations.flush()
-
-
-def drop_as_the_paper(model: torch.nn.Module) -> None:
-    """Leave dropout on the embeddings and on what sublayers give, and take it from elsewhere."""
-    for module in model.modules():
-        if isinstance(module, MultiHeadedAttention):
-            module.dropout.p = 0.0
-        elif isinstance(module, PositionwiseFeedForward):
-            inner = next(m for m in module.pwff_layer if isinstance(m, torch.nn.Dropout))
-            inner.p = 0.0
 
 
 def train(config: dict[str, Any]) -> None:
@@ -118,7 +108,7 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            drop_as_the_paper(self.model)
+            joeynmt_drops_as_the_paper(self.model)
             Manager.weights = list(self.model.parameters())
             follow = self.scheduler.step  # called behind every update
 
