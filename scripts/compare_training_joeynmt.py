@@ -4,11 +4,12 @@ PYTHON scripts/compare_training_joeynmt.py train CONFIG     # train, then averag
 PYTHON scripts/compare_training_joeynmt.py decode CONFIG    # validation and test set, with the mean
 
 Training is Joey NMT's own: its configuration, TrainManager, batches, checkpoints, validation.
-Changed from outside are only: no dropout on attention weights and within the feed-forward
-network, where the paper has none; Adam's eps, which its configuration does not know; the seed,
-set before the weights are drawn and not behind them; a validation's loss is not smoothed. A clock
-counts every update, validation left out. CONFIG is JSON; beside Joey NMT's own keys it holds
-"comparison".
+Changed from outside are only: queries, keys and values are drawn with the gain that mt has, where
+its configuration knows one gain for all; no dropout on attention weights and within the
+feed-forward network, where the paper has none; Adam's eps, which its configuration does not know;
+the seed, set before the weights are drawn and not behind them; a validation's loss is not smoothed.
+A clock counts every update, validation left out. CONFIG is JSON; beside Joey NMT's own keys it
+holds "comparison".
 """
 
 import functools
@@ -108,6 +109,7 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
+            draw_attention_as_mt(self.model)
             joeynmt_drops_as_the_paper(self.model)
             Manager.weights = list(self.model.parameters())
             follow = self.scheduler.step  # called behind every update
@@ -137,6 +139,14 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
     joeynmt.training.build_optimizer = build_optimizer
     joeynmt.training.predict = predict
     return Manager
+
+
+def draw_attention_as_mt(model: torch.nn.Module) -> None:
+    """Xavier-uniform queries, keys and values get a gain of 1/sqrt(2)."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("q_layer.weight", "k_layer.weight", "v_layer.weight")):
+                weight.mul_(2**-0.5)
 
 
 def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:

@@ -177,7 +177,8 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
         },
         "model": {
             "initializer": "xavier_uniform",
-            "embed_initializer": "xavier_uniform",
+            "embed_initializer": "normal",
+            "embed_init_weight": MODEL["d_model"] ** -0.5,  # its deviation
             "bias_initializer": "zeros",
             "tied_embeddings": True,
             "tied_softmax": True,

@@ -80,6 +80,8 @@ def test_both_are_told_the_same_settings(setup: ModuleType, plan: Any) -> None:
     theirs = setup.peer_config(plan, 100)
     side, training = theirs["model"]["encoder"], theirs["training"]
     assert side["num_layers"] == cfg.model.N
+    assert theirs["model"]["embed_initializer"] == "normal"
+    assert theirs["model"]["embed_init_weight"] == cfg.model.d_model**-0.5  # as reset_parameters
     assert cfg.model.h == side["num_heads"]
     assert cfg.model.d_model == side["hidden_size"] == side["embeddings"]["embedding_dim"]
     assert cfg.model.d_ff == side["ff_size"]
@@ -299,6 +301,7 @@ class PlayedAttention(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.dropout = torch.nn.Dropout(0.3)
+        self.q_layer, self.output_layer = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
 
 
 class PlayedFeedForward(torch.nn.Module):
@@ -373,6 +376,15 @@ def test_the_peers_dropout_and_adam_are_the_papers(peer: ModuleType, tmp_path: P
     assert drops == [0.3, 0.0, 0.0, 0.3]
     optimizer = peer.joeynmt.training.build_optimizer({}, model.parameters())
     assert optimizer.param_groups[0]["eps"] == 1e-9
+
+
+def test_the_peers_weights_are_drawn_as_ours(peer: ModuleType) -> None:
+    attention = PlayedAttention()
+    before = {name: weight.clone() for name, weight in attention.named_parameters()}
+    peer.draw_attention_as_mt(attention)
+    changed = {n: (w / before[n]).mean().item() for n, w in attention.named_parameters()}
+    assert changed.pop("q_layer.weight") == pytest.approx(2**-0.5)
+    assert set(changed.values()) == {1.0}
 
 
 def test_the_peers_checkpoints_are_averaged(peer: ModuleType, tmp_path: Path) -> None:
