@@ -125,7 +125,7 @@ def test_a_signal_in_a_validation_ends_with_its_status(
 
 
 @pytest.mark.parametrize("step", [6, 7])  # 6: a checkpoint and a validation are due
-@pytest.mark.parametrize("max_tokens", [800, 270])
+@pytest.mark.parametrize("max_tokens", [pytest.param(800, marks=pytest.mark.slow), 270])
 def test_a_loss_that_is_no_number_ends_the_run(
     step: int, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
@@ -302,6 +302,7 @@ def wait_until_gone(text: str, seconds: float = 30) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_ends_the_job_and_two_nodes_go_on(
     two_ranks: Path, corpus: Path, tmp_path: Path
 ) -> None:

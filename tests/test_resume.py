@@ -36,7 +36,7 @@ def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 # With batches of 270 tokens an epoch has 25 of them: its last step, the ninth, accumulates one.
-@pytest.mark.parametrize("max_tokens", [800, 400, 270])
+@pytest.mark.parametrize("max_tokens", [800, pytest.param(400, marks=pytest.mark.slow), 270])
 @pytest.mark.parametrize("stop", [3, 7, 9, 10])
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
     stop: int,
@@ -55,7 +55,7 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
 
 
 @pytest.mark.parametrize("name", ["step-00000003", "step-00000006", "best"])
-@pytest.mark.parametrize("max_tokens", [800, 270])
+@pytest.mark.parametrize("max_tokens", [pytest.param(800, marks=pytest.mark.slow), 270])
 def test_every_checkpoint_of_a_run_leads_to_the_same_end(
     name: str,
     max_tokens: int,
