@@ -111,7 +111,7 @@ def latest(root: str | os.PathLike[str] = "outputs") -> Path:
     if not configs:
         raise FileNotFoundError(
             f"no model folder under {root}/: train one with `make quickstart` "
-            "(about five minutes), or name one"
+            "(about five minutes), or name one (model_path=FOLDER, --model FOLDER)"
         )
     return max(configs, key=lambda p: p.stat().st_mtime).parent
 
@@ -170,7 +170,9 @@ def digest(path: str | os.PathLike[str]) -> str:
 def _read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
     for name in FILES:
         if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder}: not a model folder, {name} is missing")
+            run = (folder / "model" / name).is_file()
+            hint = f"; its model folder is {folder / 'model'}" if run else ""
+            raise FileNotFoundError(f"{folder}: not a model folder, {name} is missing{hint}")
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:

@@ -10,6 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -58,6 +59,9 @@ def load(path: Path) -> System:
     run = max(runs, key=lambda run: run["beam_size"])
     sides = {"source": report["source_sha256"], "reference": report["reference_sha256"]}
     sides["hypothesis"] = run["hypothesis_sha256"]
+    texts = file.parent / run["hypotheses"]
+    if texts.is_file() and sha256(texts.read_bytes()).hexdigest() != sides["hypothesis"]:
+        raise ValueError(f"{texts}: not what the report beside it scored: evaluate again")
     return System(path, report, run, _read_rows(file.parent / run["sentence_scores"], sides))
 
 
@@ -106,7 +110,10 @@ def check_comparable(a: System, b: System) -> None:
 def paired_bootstrap(
     measure: metrics.Measure, a: list[str], b: list[str], references: list[str]
 ) -> Report:
-    """The score of each with its mean and the half of its 95% interval, and the p-value."""
+    """The score of each with its mean and the half of its 95% interval, and the p-value.
+
+    The p-value of equal scores, for which sacreBLEU gives the least that it can, is None.
+    """
     systems: list[tuple[str, Sequence[str]]]
     systems = [("A", measure.texts(a)), ("B", measure.texts(b))]
     test = PairedTest(
@@ -119,6 +126,8 @@ def paired_bootstrap(
         # numpy's numbers, which JSON does not know
         found[side] = {key: float(getattr(result, key)) for key in ("score", "mean", "ci")}
         found["p_value"] = result.p_value  # B's: A, the first, is compared with nothing
+    if found["a"]["score"] == found["b"]["score"]:
+        found["p_value"] = None
     return found
 
 
@@ -210,7 +219,7 @@ def render(comparison: Report) -> str:
         a, b = score["a"], score["b"]
         lines.append(
             f"{score['name']:<32}{a['score']:8.2f}{b['score']:8.2f}{b['score'] - a['score']:+8.2f}"
-            f"{_interval(a):>16}{_interval(b):>16}{score['p_value']:8.4f}"
+            f"{_interval(a):>16}{_interval(b):>16}{p_value(score):>8}"
         )
     lines += ["", _wins(comparison), "", "signatures"]
     lines += [f"  {score['name']}: {score['signature']}" for score in comparison["scores"]]
@@ -228,7 +237,7 @@ def markdown(comparison: Report) -> str:
                 *(f"{side['score']:.2f}" for side in (a, b)),
                 f"{b['score'] - a['score']:+.2f}",
                 *(_interval(side) for side in (a, b)),
-                f"{score['p_value']:.4f}",
+                p_value(score),
             ]
         )
     lines = [
@@ -246,8 +255,8 @@ def markdown(comparison: Report) -> str:
         "",
         "Paired bootstrap resampling of the sentences by sacreBLEU; samples and seed stand in the "
         "signatures. p is the chance of so great a difference if only the choice of sentences made "
-        "it; 0.05 is the usual limit. It means nothing where the two scores are equal, and says "
-        "nothing of what another seed of training would give.",
+        "it; 0.05 is the usual limit. Equal scores have none. It says nothing of what another "
+        "seed of training would give.",
         "",
         "## Which scores these are",
         "",
@@ -261,15 +270,19 @@ def markdown(comparison: Report) -> str:
         "",
         _length_table(comparison),
         "",
-        "## The sentences that differ most",
-        "",
-        "By chrF, the greatest losses of B first, then its greatest gains.",
     ]
+    if comparison["differ_most"]:
+        lines += ["## The sentences that differ most", ""]
+        lines += ["By chrF, the greatest losses of B first, then its greatest gains."]
     for row in comparison["differ_most"]:
         texts = (f"{n}: {row[k]}" for n, k in zip(("source", "reference", "A", "B"),
                  ("source", "reference", "a", "b"), strict=True))  # fmt: skip
         lines += ["", reports.code(f"line {row['line']}: {row['difference']:+.1f}", *texts)]
     return "\n".join(lines) + "\n"
+
+
+def p_value(score: Report) -> str:
+    return "–" if score["p_value"] is None else f"{score['p_value']:.4f}"
 
 
 def _interval(side: Report) -> str:
@@ -278,8 +291,8 @@ def _interval(side: Report) -> str:
 
 def _wins(comparison: Report) -> str:
     wins = comparison["sentence_chrf"]
-    if wins["same_text"] == comparison["sentences"]:  # sacreBLEU's p is then the least there is
-        return "Both have the same text in all sentences: p means nothing here."
+    if wins["same_text"] == comparison["sentences"]:
+        return "Both have the same text in all sentences."
     return (
         f"Sentence chrF: B is better in {wins['b_better']:,} sentences, A in "
         f"{wins['a_better']:,}, equal in {wins['equal']:,} (the same text in "

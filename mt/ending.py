@@ -12,7 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from mt.module import Diverged, TranslationModule
-from mt.processes import SIGNALS
+from mt.processes import SIGNALS, going_on
 
 log = logging.getLogger("mt")
 
@@ -61,7 +61,7 @@ class Interruption(pl.Callback):
 
 def end_at_once(trainer: pl.Trainer, signum: int) -> None:
     """End this process and all that it has started, without another word to the other ranks."""
-    what = f"ended at once by {signal.Signals(signum).name}; ckpt=last goes on from what is saved"
+    what = f"ended at once by {signal.Signals(signum).name}; {going_on()}"
     os.write(2, f"mt.train: {what}\n".encode())
     kill_ranks(trainer)
     kill_workers()
@@ -92,6 +92,6 @@ def explain(error: Diverged, folder: Path, rank: int) -> str:
     lines += [
         "  what to try: a smaller training.lr_factor or larger training.warmup_steps, "
         "trainer.gradient_clip_val=1, trainer.precision=32-true, data without these pairs",
-        "  what was saved before is whole: ckpt=last goes on from it",
+        f"  what was saved before is whole: {going_on()}",
     ]
     return "\n".join(lines)

@@ -112,6 +112,9 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
             if cfg.tokenized
             else "the references look tokenised: tokenized=true scores such text as it is"
         )
+    for side, lines in (("source", sources), ("reference", references)):
+        if blank := [i for i, line in enumerate(lines, 1) if not line.strip()]:
+            log.warning(f"{len(blank):,} {side} line(s) are empty, the first is line {blank[0]:,}")
     comet = metrics.Comet(str(cfg.comet), device.type == "cuda") if cfg.comet else None
     report: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
@@ -136,7 +139,9 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         "runs": [],
     }
     run_dir.mkdir(parents=True, exist_ok=True)
-    (run_dir / "report.json").unlink(missing_ok=True)  # an older one is not of what comes now
+    for old in ("report.json", "hypotheses.beam*.txt", "sentences.beam*.jsonl"):
+        for file in run_dir.glob(old):  # of an evaluation before, not of this one
+            file.unlink()
     sentences = []
     for option in options:
         results, speed = translate(translator, sources, option, cfg.search.batch_size)
@@ -160,7 +165,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     pictures.draw_evaluation(
         run_dir / "pictures.png", report, sentences, pictures.learning_curves(path)
     )
-    print(f"{reports.render(report)}\n\nreport  {run_dir}/report.json")
+    print(f"{reports.render(report)}\n\nreport  {run_dir}/report.md")
 
 
 @hydra.main(version_base="1.3", config_path=cli.CONF, config_name="evaluate")

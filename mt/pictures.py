@@ -218,7 +218,9 @@ def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
             axes.errorbar(found["mean"], row + offset, xerr=found["ci"], fmt="o", color=colour,
                           capsize=4, label=side.upper() if row == 0 else None)  # fmt: skip
         end = max(score[side]["mean"] + score[side]["ci"] for side in "ab")
-        axes.annotate(f"p = {score['p_value']:.4f}", (end, row), (8, 0), va="center", fontsize=9,
+        p = score["p_value"]  # None of equal scores
+        label = "equal" if p is None else f"p = {p:.4f}"
+        axes.annotate(label, (end, row), (8, 0), va="center", fontsize=9,
                       textcoords="offset points")  # fmt: skip
         axes.text(0.01, row + 0.33, _without_test(score["signature"]), fontsize=7,
                   color="#666666", transform=axes.get_yaxis_transform(), va="center")  # fmt: skip

@@ -9,6 +9,13 @@ SWEEP = "MT_SWEEP"  # in the environment of a job: the process of its sweep
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
 
 
+def going_on() -> str:
+    """What goes on with a run that was cut short, for its last message."""
+    if SWEEP in os.environ:
+        return "its sweep goes on with ckpt=auto hydra.sweep.dir=FOLDER"
+    return "ckpt=last goes on from what is saved"
+
+
 def end_with_parent(parent: int | None = None) -> None:
     """From now on end this process when ``parent``, which started it, is gone.
 

@@ -12,6 +12,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from mt.datamodule import TranslationData
 from mt.module import TranslationModule
+from mt.processes import going_on
 
 NEVER = 2**62  # batches
 
@@ -40,7 +41,7 @@ class WholeFiles(TorchCheckpointIO):
             # torch covers what went wrong by a RuntimeError of its own.
             cause = error.__context__ if isinstance(error, RuntimeError) else error
             if isinstance(cause, OSError):
-                hint = "what was saved before is whole, ckpt=last goes on from it"
+                hint = f"what was saved before is whole, {going_on()}"
                 raise OSError(cause.errno, f"{cause.strerror} ({hint})", str(path)) from None
             raise
 

@@ -170,8 +170,11 @@ def write(folder: Path, jobs: list[Job]) -> None:
         partial.replace(folder / name)
 
 
-def outcome(status: int | None) -> str:
+def outcome(job: Job) -> str:
     """How a job has ended, for people; an empty text when all is well."""
+    status = job["status"]
+    if status == 0 and job.get("sacreBLEU") is None:  # interrupted, and now told to end there
+        return "no score: its last step was not validated"
     if status is None:
         return "not at its end"
     signum = -status if status < 0 else status - 128
@@ -243,7 +246,7 @@ def table(jobs: list[Job]) -> str:
                     ("parameters", ",d"),
                 )),
                 f"{minutes}:{seconds:02}",
-                f"{job['job']} {outcome(job['status'])}".rstrip(),
+                f"{job['job']} {outcome(job)}".rstrip(),
             ]
         )  # fmt: skip
     text = _markdown(rows)

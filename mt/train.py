@@ -34,7 +34,7 @@ from mt.ending import Interruption, explain, kill_ranks, kill_workers
 from mt.memory import settle_memory
 from mt.model import Transformer
 from mt.module import Diverged, TranslationModule
-from mt.processes import SWEEP, end_with_parent
+from mt.processes import SWEEP, end_with_parent, going_on
 from mt.progress import Progress
 from mt.runs import is_finished, resume_path
 from mt.saving import NEVER, Saving, WholeFiles
@@ -324,7 +324,7 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     finally:
         kill_workers()
     if module.stopped:
-        log.warning(f"interrupted at step {trainer.global_step:,}; resume with ckpt=last")
+        log.warning(f"interrupted at step {trainer.global_step:,}; {going_on()}")
     # Lightning kills rank 0, maybe while it still writes, when another rank ends with an error.
     trainer.strategy.barrier()
     if dist.is_initialized():

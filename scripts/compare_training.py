@@ -316,22 +316,42 @@ def remember(plan: Plan, settings: dict[str, Any]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="The same training by mt and by Joey NMT.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for split in ("train", "validation", "test"):
-        parser.add_argument(f"--{split}", required=True, metavar="PREFIX", help="as data.train")
+        parser.add_argument(
+            f"--{split}", required=True, metavar="PREFIX", help=f"as data.{split} of mt.train"
+        )
     parser.add_argument("--src", default="en", help="suffix of the sources")
     parser.add_argument("--tgt", default="de", help="suffix of the targets")
     parser.add_argument("--python", action="append", required=True, metavar=f"{PEER}=PATH")
-    parser.add_argument("--vocabulary", type=int, default=4000, help="pieces")
-    parser.add_argument("--max-tokens", type=int, default=4096, help="a side in a batch of mt's")
-    parser.add_argument("--updates", type=int, default=2540)
-    parser.add_argument("--warmup", type=int, default=1000, help="updates")
-    parser.add_argument("--checkpoint-every", type=int, default=127, help="updates")
-    parser.add_argument("--validate-every", type=int, default=254, help="updates")
-    parser.add_argument("--average", type=int, default=5, help="checkpoints")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="of each program")
-    parser.add_argument("--work", type=Path, default=Path("outputs/compare_training"))
+    parser.add_argument("--vocabulary", type=int, default=4000, help="pieces (default %(default)s)")
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        help="a side in a batch of mt's (default %(default)s)",
+    )
+    parser.add_argument("--updates", type=int, default=2540, help="default %(default)s")
+    parser.add_argument("--warmup", type=int, default=1000, help="updates (default %(default)s)")
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=127, help="updates (default %(default)s)"
+    )
+    parser.add_argument(
+        "--validate-every", type=int, default=254, help="updates (default %(default)s)"
+    )
+    parser.add_argument("--average", type=int, default=5, help="checkpoints (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of each program (default %(default)s)"
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("outputs/compare_training"),
+        help="where all that is made lies (default %(default)s)",
+    )
     parser.add_argument("--output", type=Path, required=True, help="JSON")
     parser.add_argument("--picture", help="PNG, drawn where matplotlib is installed")
     args = parser.parse_args(argv)

@@ -90,6 +90,9 @@ def remember(file: Path, what: Any, remedy: str) -> None:
 def prepare_data(source: Path | None, folder: Path) -> None:
     """The splits in both forms as files of ``folder``. ValueError when it holds another set."""
     origin = str(source.resolve()) if source else HUB
+    next(
+        _pairs(source, "train", RAW), None
+    )  # what is not there shows before anything is remembered
     remember(folder / "origin.json", origin, "name another --folder")
     for split, form in itertools.product(NAMES, (RAW, LC)):
         base = prefix(folder, split, form)
@@ -129,12 +132,14 @@ def call(arguments: Sequence[str], log: Path, threads: int | None = None) -> Non
 
 def train(job: Job, overrides: Sequence[str], threads: int) -> None:
     settings = [*job.settings, *overrides]
-    remember(job.run / "settings.json", settings, "name another --folder or --settings NAME")
+    known = job.run / "settings.json"
+    if not any((job.run / name).exists() for name in ("checkpoints", "model")):  # nothing is done
+        known.unlink(missing_ok=True)
+    remember(known, settings, "name another --folder or --settings NAME")
     arguments = [
         "mt.train",
         "experiment=multi30k",
         "data=files",
-        "data.clean.max_length=128",  # as in conf/data/multi30k.yaml
         setting("data.train", job.prefix("train")),
         setting("data.validation", job.prefix("validation")),
         f"seed={job.seed}",
@@ -142,7 +147,7 @@ def train(job: Job, overrides: Sequence[str], threads: int) -> None:
         "ckpt=auto",
         *settings,
     ]
-    print(f"{job.run}: training", flush=True)
+    print(f"{job.run}: training, see its output.log", flush=True)
     start = time.perf_counter()
     call(arguments, job.run / "output.log", threads)
     print(f"{job.run}: trained, {time.perf_counter() - start:,.0f} s", flush=True)
@@ -233,7 +238,8 @@ def render(configurations: dict[str, Any]) -> str:
     for name, found in configurations.items():
         kinds = [found[kind] for kind in (LC_TOK, CASED)]
         cells = [
-            f"{kind['mean']:.2f}" + (f" ± {kind['deviation']:.2f}" if kind["deviation"] else "")
+            f"{kind['mean']:.2f}"
+            + (f" ± {kind['deviation']:.2f}" if kind["deviation"] is not None else "")
             for kind in kinds
         ]
         rows.append([name, kinds[0]["seeds"], found["beam_size"], found["alpha"], *cells])
@@ -246,13 +252,14 @@ def arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--data", type=Path, metavar="FOLDER", help="instead of the hub")
-    add("--form", nargs="+", choices=(RAW, LC), default=[RAW, LC])
-    add("--seed", nargs="+", type=int, default=[1, 2, 3])
+    add("--form", nargs="+", choices=(RAW, LC), default=[RAW, LC], help="default: both")
+    add("--seed", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     add("--settings", nargs=2, action="append", metavar=("NAME", "OVERRIDES"), default=[],
         help="a configuration beside the experiment's own; may be given several times")  # fmt: skip
-    add("--jobs", type=int, default=1, help="trainings at a time")
+    add("--jobs", type=int, default=1, help="trainings at a time (default 1)")
     add("--threads", type=int, help="of each training; default: the cores, shared by the jobs")
-    add("--folder", type=Path, default=Path("outputs/multi30k"))
+    add("--folder", type=Path, default=Path("outputs/multi30k"),
+        help="where all that is made lies (default outputs/multi30k)")  # fmt: skip
     add("--output", type=Path, help="default: report.json in the folder")
     add("overrides", nargs="*", help="settings of mt.train, behind --")
     args = parser.parse_args()

@@ -218,10 +218,17 @@ def test_a_search_can_be_chosen(reports: tuple[Path, Path], texts: dict[str, lis
 
 
 @pytest.mark.usefixtures("_fewer_scores")
-def test_the_same_text_twice(reports: tuple[Path, Path]) -> None:
+def test_the_same_text_twice(reports: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     same = compare.compare(compare.load(reports[0]), compare.load(reports[0]))
     assert same["differ_most"] == []
-    assert "p means nothing" in compare.render(same)
+    assert all(score["p_value"] is None for score in same["scores"])
+    assert "the same text in all" in compare.render(same)
+    shown = compare.markdown(same | {"command": "", "date": ""})
+    assert shown.count("| – |") == len(same["scores"])
+    assert "differ most" not in shown
+    pictures.draw_comparison(tmp_path / "same.png", same, [0.0] * COUNT)
+    assert (tmp_path / "same.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
@@ -264,6 +271,7 @@ def test_other_sources_are_told(tmp_path: Path, texts: dict[str, list[str]]) -> 
         (lambda f: (f / "sentences.beam1.jsonl").write_text('{"a": 1}\n') and f, "damaged"),
         (lambda f: (f / "sentences.beam1.jsonl").write_text("") or f, "damaged"),
         (lambda f: altered(f / "sentences.beam1.jsonl") and f, "damaged, or not of the report"),
+        (lambda f: (f / "hypotheses.beam1.txt").write_text("x\n") and f, "not what the report"),
         (lambda f: (f / "sentences.beam1.jsonl").unlink() or f, "sentences.beam1.jsonl"),
     ],
 )

@@ -40,7 +40,7 @@ def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_
     os.killpg(process.pid, signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signum, output
-    assert "resume with ckpt=last" in output
+    assert "ckpt=last goes on" in output
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] > 0
     assert Translator.load(tmp_path / "run" / "model").translate(["Hello."])[0].source == "Hello."
@@ -70,13 +70,13 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("at", "times", "devices", "signum", "message"),
     [
-        pytest.param("fit-6", 1, 1, signal.SIGINT, "resume with", marks=pytest.mark.slow),
+        pytest.param("fit-6", 1, 1, signal.SIGINT, "interrupted at step", marks=pytest.mark.slow),
         ("fit-6", 2, 1, signal.SIGTERM, "ended at once by SIGTERM"),
         # behind the last step
-        pytest.param("fit-12", 1, 1, signal.SIGTERM, "resume with", marks=pytest.mark.slow),
+        pytest.param("fit-12", 1, 1, signal.SIGTERM, "interrupted at step", marks=pytest.mark.slow),
         pytest.param("validate-12", 1, 1, signal.SIGUSR1, "ended at once", marks=pytest.mark.slow),
         pytest.param("validate-12", 1, 2, signal.SIGTERM, "ended at once", marks=pytest.mark.slow),
-        pytest.param("fit-6", 1, 2, signal.SIGTERM, "resume with", marks=pytest.mark.slow),
+        pytest.param("fit-6", 1, 2, signal.SIGTERM, "interrupted at step", marks=pytest.mark.slow),
         pytest.param("fit-6", 2, 2, signal.SIGTERM, "ended at once", marks=pytest.mark.slow),
     ],
 )

@@ -79,7 +79,7 @@ def test_what_a_run_leaves(evaluate: RunModule, tmp_path: Path, model_folder: Pa
     for beam_size in (1, 4):
         results = translator.translate([en for en, _ in TEST], beam_size=beam_size)
         assert hypotheses(tmp_path, beam_size) == [result.text for result in results]
-    assert done.out.endswith("\nreport  out/report.json\n")
+    assert done.out.endswith("\nreport  out/report.md\n")
 
 
 def test_the_report_says_all(evaluate: RunModule, tmp_path: Path, model_folder: Path) -> None:
@@ -264,12 +264,16 @@ def test_src_and_ref_take_the_place_of_the_data(evaluate: RunModule, tmp_path: P
     assert report["sentences"] == 2
 
 
-def test_lines_stay_lines(evaluate: RunModule, tmp_path: Path) -> None:
+def test_lines_stay_lines(
+    evaluate: RunModule, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Blank and odd lines of a test set count, and each has its hypothesis."""
     sources = ["The bear.", "", "a\u2028b\u0085c", "a\rb", " ", "\ufeffdoor"]
     write_lines(tmp_path / "odd.en", sources)
     write_lines(tmp_path / "odd.de", [f"{number}." for number in range(len(sources))])
-    assert evaluate("src=odd.en", "ref=odd.de").code == 0
+    done = evaluate("src=odd.en", "ref=odd.de")
+    assert done.code == 0
+    assert "2 source line(s) are empty, the first is line 2" in caplog.text
     for beam_size in (1, 4):
         found = hypotheses(tmp_path, beam_size)
         assert len(found) == len(sources)
@@ -308,6 +312,12 @@ def test_data_of_the_other_direction_are_refused(evaluate: RunModule) -> None:
     done = evaluate("data.src=de", "data.tgt=en", "search.beam_size=1")
     assert done.code == 2
     assert "the model translates en to de, the data are de to en" in done.err
+
+
+def test_nothing_of_an_evaluation_before_stays(evaluate: RunModule, tmp_path: Path) -> None:
+    for beams in ("[1,2]", "1"):
+        assert evaluate("data.test=corpus/test", f"search.beam_size={beams}", "limit=2").code == 0
+    assert not list((tmp_path / "out").glob("*beam2*"))
 
 
 def test_a_training_checkpoint_is_a_model(
@@ -371,4 +381,4 @@ def test_as_a_process(model_folder: Path, tmp_path: Path) -> None:
     assert re.fullmatch(twice, done.stderr), done.stderr
     [folder] = (tmp_path / "outputs" / "evaluate").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == FILES
-    assert done.stdout.endswith(f"\nreport  outputs/evaluate/{folder.name}/report.json\n")
+    assert done.stdout.endswith(f"\nreport  outputs/evaluate/{folder.name}/report.md\n")

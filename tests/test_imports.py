@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "metrics": set(),
     "progress": {"batching"},
-    "saving": {"datamodule", "module"},
+    "saving": {"datamodule", "module", "processes"},
     "ending": {"module", "processes"},
     "processes": set(),
     "memory": set(),

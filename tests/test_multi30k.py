@@ -3,6 +3,7 @@
 import gzip
 import importlib
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,7 +140,8 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     assert len(tuned) == 20
     with pytest.raises(ValueError, match="name another --folder or --settings"):
         run("--", "trainer.max_steps=10")
-    monkeypatch.setattr(sys, "argv", ["multi30k.py", "--data", str(tmp_path)])
+    other = shutil.copytree(raw, tmp_path / "other")
+    monkeypatch.setattr(sys, "argv", ["multi30k.py", "--data", str(other)])
     with pytest.raises(ValueError, match=r"was made with .*published"):
         recipe.main()
 
@@ -150,6 +152,21 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     again = run("--", "trainer.max_steps=9")  # a model that has changed is scored anew
     assert again["raw"]["cased sacreBLEU"]["mean"] == 42.5
     assert len(tuned) == 30
+
+
+def test_a_slip_of_the_pen_locks_nothing(
+    recipe: ModuleType, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        recipe.prepare_data(tmp_path / "gone", tmp_path / "data")
+    recipe.prepare_data(raw, tmp_path / "data")
+    monkeypatch.setattr(recipe, "call", lambda *_: None)
+    job = recipe.Job("raw", "", (), 1, tmp_path)
+    recipe.train(job, ["trainer.max_step=9"], 1)
+    recipe.train(job, ["trainer.max_steps=9"], 1)
+    (job.run / "checkpoints").mkdir()
+    with pytest.raises(ValueError, match="name another --folder"):
+        recipe.train(job, ["trainer.max_steps=10"], 1)
 
 
 @pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--seed", "1", "1"], ["--threads", "-1"]])

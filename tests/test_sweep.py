@@ -117,7 +117,14 @@ def test_a_sweep_over_seeds_alone_has_one_mean() -> None:
     ],
 )
 def test_how_a_job_has_ended_is_said_in_words(status: int | None, words: str) -> None:
-    assert sweep.outcome(status) == words
+    assert sweep.outcome({"status": status, "sacreBLEU": 1.0}) == words
+
+
+def test_a_job_that_was_not_validated_is_named() -> None:
+    assert "no score" in sweep.outcome({"status": 0})
+    assert "no score" in sweep.table(
+        [made_up(0, "seed=1", 10.0), {**made_up(1, "seed=2", 9.0), "sacreBLEU": None}]
+    )
 
 
 def test_results_are_what_the_model_folder_says(tmp_path: Path) -> None:
