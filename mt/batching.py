@@ -3,6 +3,7 @@
 Shapes: B sentences.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,12 +26,35 @@ class Batch(NamedTuple):
 
 
 def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
-    """Ids of B pairs, without special ids -> one Batch."""
+    """Ids of B pairs, without special ids -> one Batch, the longest pairs first."""
+    lengths = np.array([(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]) + 1
+    order = np.argsort(-lengths.max(axis=1), kind="stable")
+    sources, targets = ([side[i] for i in order] for side in (sources, targets))
+    groups = group(lengths[order])
     labels = np.concatenate([np.append(target, EOS) for target in targets], dtype=np.int64)
-    src = pack(pad([np.append(source, EOS) for source in sources]))
-    tgt = pack(pad([np.append(BOS, target) for target in targets]))
+    src = pack(pad([np.append(source, EOS) for source in sources]), PAD, groups[0])
+    tgt = pack(pad([np.append(BOS, target) for target in targets]), PAD, groups[1])
     assert tgt.tokens == len(labels), "an id of padding within a sentence"
     return Batch(src, tgt, torch.from_numpy(labels))
+
+
+def group(lengths: np.ndarray) -> list[list[tuple[int, int]]]:
+    """Neighbours of like length: for each side the number and the longest length of each group.
+
+    ``lengths`` [B, sides], the longest pair first. A group's longest pair is at most a quarter
+    longer than its shortest, which keeps attention's padding small and the groups few.
+    """
+    longest = lengths.max(axis=1)
+    starts = [0]
+    for i, length in enumerate(longest):
+        if length * 1.25 < longest[starts[-1]]:
+            starts.append(i)
+    parts = np.split(lengths, starts[1:])
+    widths = np.array([part.max(axis=0) for part in parts])
+    return [
+        [(len(part), int(width)) for part, width in zip(parts, side, strict=True)]
+        for side in widths.T
+    ]
 
 
 def pad(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
@@ -62,15 +86,23 @@ def cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None = None) 
     return ends
 
 
+MIXED = 8  # lengths in a batch
+
+
 class TokenBudgetSampler(Sampler[list[int]]):
-    """Batches of pairs of like length within a budget of padded tokens a side, for one rank.
+    """Batches of pairs within a budget of padded tokens a side, for one rank.
+
+    Pairs of like length make a bundle, of up to an ``MIXED``-th of the budget; a batch is a number
+    of bundles of any lengths: its gradient is then of the corpus, not of one length, and small
+    data are learned in half the steps. Bundles are dealt out anew every epoch.
 
     An epoch's batches follow from (seed, epoch) alone. They are dealt out to the ranks in turn,
     equally many to each; the few left over, fewer than one a rank, sit the epoch out, other ones
     every epoch. Each iteration is the next epoch;
     ``skip`` makes a resumed run go on behind the batches it has seen.
 
-    src_lengths, tgt_lengths: [pairs] tokens, special ids included.
+    src_lengths, tgt_lengths: [pairs] tokens, special ids included. Without ``shuffle`` a batch is
+    one bundle, and every epoch the same.
     Raises ValueError when there are fewer pairs than ranks.
     """
 
@@ -99,22 +131,26 @@ class TokenBudgetSampler(Sampler[list[int]]):
         difference = (lengths[:, 0] - lengths[:, 1]) * (2 * (longer % 2) - 1)
         self.sorted = np.lexsort((difference, longer)).astype(np.int32)
         lengths = lengths[self.sorted]
+        # No bundle may be beyond its part of the budget, however long the longest pair.
+        mixed = max(1, min(MIXED, max_tokens // int(longer.max()))) if shuffle else 1
         # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's. However
         # few the pairs, every rank must get a batch.
-        self.ends = cut(lengths, max_tokens, max_sentences=max(1, len(lengths) // world_size))
+        most = max(1, len(lengths) // (world_size * mixed))
+        self.ends = cut(lengths, max_tokens // mixed, max_sentences=most)
+        self.batches = max(math.ceil(len(self.ends) / mixed), world_size if shuffle else 0)
         changes = (lengths[1:] != lengths[:-1]).any(axis=1)
         self.groups = np.insert(np.cumsum(changes, dtype=np.int32), 0, 0)  # of equal lengths
 
     def __len__(self) -> int:
         """Batches an epoch on this rank, the same on every rank."""
         if self.shuffle:
-            return len(self.ends) // self.world_size
-        return len(range(self.rank, len(self.ends), self.world_size))
+            return self.batches // self.world_size
+        return len(range(self.rank, self.batches, self.world_size))
 
     @property
     def left_over(self) -> int:
         """Batches that sit an epoch out so that all ranks have equally many."""
-        return len(self.ends) % self.world_size if self.shuffle else 0
+        return self.batches % self.world_size if self.shuffle else 0
 
     def skip(self, batches: int) -> None:
         """Start behind the first ``batches`` of this rank, counted over all epochs."""
@@ -123,10 +159,13 @@ class TokenBudgetSampler(Sampler[list[int]]):
     def plan(self, epoch: int) -> list[np.ndarray]:
         """This rank's batches in ``epoch``, each an array of pair numbers."""
         rng = np.random.default_rng((self.seed, epoch))
-        batches = np.split(self._order(rng), self.ends[:-1])
-        turn = rng.permutation(len(batches)) if self.shuffle else np.arange(len(batches))
+        bundles = np.split(self._order(rng), self.ends[:-1])
+        if not self.shuffle:
+            return bundles[self.rank :: self.world_size]
+        dealt = np.array_split(rng.permutation(len(bundles)), self.batches)
+        turn = rng.permutation(self.batches)  # array_split puts the larger ones first
         mine = turn[self.rank :: self.world_size][: len(self)]
-        return [batches[i] for i in mine]
+        return [np.concatenate([bundles[i] for i in dealt[batch]]) for batch in mine]
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = self.plan(self.epoch)[self.start :]

@@ -228,8 +228,12 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, heads: Heads, causal: bool = False) -> Tensor:
         """x [n, d_model] -> [n, d_model]; without ``causal`` a position sees its whole sentence."""
-        Q, K, V = heads.split(self.W_QKV(x), self.sizes["W_QKV"])
-        return self.W_O(heads.merge(attention(Q, K, V, None if causal else heads.mask, causal)))
+        groups = heads.split(self.W_QKV(x), self.sizes["W_QKV"])
+        looked = [
+            attention(Q, K, V, None if causal else mask, causal)
+            for (Q, K, V), mask in zip(groups, heads.masks, strict=True)
+        ]
+        return self.W_O(heads.merge(looked))
 
 
 class CrossAttention(nn.Module):
@@ -245,9 +249,13 @@ class CrossAttention(nn.Module):
 
     def forward(self, y: Tensor, memory: Tensor, source: Heads, target: Heads) -> Tensor:
         """y [m, d_model], memory [n, d_model] -> [m, d_model]."""
-        (Q,) = target.split(self.W_Q(y), self.sizes["W_Q"])
-        K, V = source.split(self.W_KV(memory), self.sizes["W_KV"])
-        return self.W_O(target.merge(attention(Q, K, V, source.mask)))
+        queries = target.split(self.W_Q(y), self.sizes["W_Q"])
+        groups = source.split(self.W_KV(memory), self.sizes["W_KV"])
+        looked = [
+            attention(Q, K, V, mask)
+            for (Q,), (K, V), mask in zip(queries, groups, source.masks, strict=True)
+        ]
+        return self.W_O(target.merge(looked))
 
 
 class FeedForward(nn.Module):

@@ -2,12 +2,16 @@
 
 Every layer but attention looks at each position alone, so that it need not know of sentences.
 Attention copies its queries, keys and values anyway, to have one head's numbers side by side;
-here that copy also lays them out as sentences, and the copy back leaves the padding behind.
+here that copy also lays them out as sentences, and the copy back leaves the padding behind. A batch
+may hold short and long sentences: it is laid out in groups, each as wide as its own longest one.
 
 Shapes: B sentences, T the longest one's length; n rows, of which the first ``tokens`` are the
-positions of all sentences in turn, the others padding; h heads of d_k numbers each.
+positions of all sentences in turn, the others padding; h heads of d_k numbers each; G a group's
+sentences, W their longest one's length.
 """
 
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,14 +31,15 @@ class Packed(NamedTuple):
     rows: Tensor  # [B, T] the row of each cell; for a cell of padding the first row of it
     cells: Tensor  # [n] the cell of each row, counted through [B * T]; for a row of padding any
     tokens: int
+    groups: tuple[tuple[int, int], ...]  # (G, W) of each; the sentences of a group are neighbours
 
     def padded(self) -> Tensor:
         """The ids as [B, T], padded behind."""
         return self.ids[self.rows]
 
 
-def pack(ids: Tensor, pad_id: int = 0) -> Packed:
-    """Ids [B, T], padded behind -> the same sentences packed."""
+def pack(ids: Tensor, pad_id: int = 0, groups: Sequence[tuple[int, int]] | None = None) -> Packed:
+    """Ids [B, T], padded behind -> the same sentences packed; None: they are one group."""
     real = (ids != pad_id).flatten()
     cells = real.nonzero()[:, 0]
     tokens = len(cells)
@@ -46,6 +51,7 @@ def pack(ids: Tensor, pad_id: int = 0) -> Packed:
         rows=rows.view(ids.shape),
         cells=F.pad(cells, (0, padding)),
         tokens=tokens,
+        groups=((ids.shape[0], ids.shape[1]),) if groups is None else tuple(groups),
     )
 
 
@@ -53,36 +59,49 @@ class Heads:
     """How the heads of attention see packed sentences: laid out by split, put back by merge."""
 
     def __init__(self, packed: Packed, h: int) -> None:
-        self.rows, self.cells, self.tokens, self.h = packed.rows, packed.cells, packed.tokens, h
-        self.mask = packed.rows[:, None, None] < packed.tokens  # [B, 1, 1, T], True for a key
-        self._indices = {parts: self._index(parts) for parts in (1, 2, 3)}
+        self.packed, self.h = packed, h
+        ends = list(itertools.accumulate(G for G, _ in packed.groups))
+        rows = [
+            packed.rows[end - G : end, :W] for end, (G, W) in zip(ends, packed.groups, strict=True)
+        ]  # [G, W] each
+        self.masks = [each[:, None, None] < packed.tokens for each in rows]  # True for a key
+        self.sizes = [each.numel() * h for each in rows]  # of each group, in vectors
+        self._indices = {parts: self._index(rows, parts) for parts in (1, 2, 3)}
 
-    def split(self, x: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
-        """[n, sum of ``sizes``] -> for each size, which is h * d, [B, h, T, d]."""
+    def split(self, x: Tensor, sizes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+        """[n, sum of ``sizes``] -> for each group, of each size, which is h * d: [G, h, W, d]."""
         parts = len(sizes)
         if len(set(sizes)) > 1:  # d_k is not d_v: not all at once
             pairs = zip(x.split(sizes, dim=1), sizes, strict=True)
-            return tuple(laid_out for part, size in pairs for laid_out in self.split(part, (size,)))
+            found = [self.split(part, (size,)) for part, size in pairs]
+            return [tuple(each for (each,) in group) for group in zip(*found, strict=True)]
         there, back = self._indices[parts]
         vectors = x.reshape(len(back), -1)
-        laid_out = _Gather.apply(vectors, there, back, self.tokens * parts * self.h)
-        return laid_out.view(parts, len(self.rows), self.h, self.rows.shape[1], -1).unbind()
+        laid_out = _Gather.apply(vectors, there, back, self.packed.tokens * parts * self.h)
+        by_group = laid_out.split([parts * size for size in self.sizes])
+        return [
+            group.view(parts, G, self.h, W, -1).unbind()
+            for group, (G, W) in zip(by_group, self.packed.groups, strict=True)
+        ]
 
-    def merge(self, x: Tensor) -> Tensor:
-        """[B, h, T, d_k] -> [n, h * d_k]."""
+    def merge(self, groups: Sequence[Tensor]) -> Tensor:
+        """Of each group [G, h, W, d_k] -> [n, h * d_k]."""
         there, back = self._indices[1]
+        x = torch.cat([group.reshape(-1, group.shape[-1]) for group in groups])
         # Nothing looks at a row of padding, hence no gradient comes to a cell of it.
-        return _Gather.apply(x.reshape(len(there), -1), back, there, None).view(len(self.cells), -1)
+        return _Gather.apply(x, back, there, None).view(len(self.packed.ids), -1)
 
-    def _index(self, parts: int) -> tuple[Tensor, Tensor]:
-        """For vectors of d_k: which of [n, parts, h] goes to each of [parts, B, h, T], and back."""
-        (B, T), h = self.rows.shape, self.h
-        part = torch.arange(parts, device=self.rows.device)
-        head = torch.arange(h, device=self.rows.device)
-        there = (self.rows[:, None] * parts + part[:, None, None, None]) * h + head[:, None]
-        b, t = (self.cells // T)[:, None, None], (self.cells % T)[:, None, None]
-        back = ((part[:, None] * B + b) * h + head) * T + t
-        return there.flatten().clone(), back.flatten().clone()  # views would be compiled anew
+    def _index(self, rows: list[Tensor], parts: int) -> tuple[Tensor, Tensor]:
+        """For vectors of d_k: which of [n, parts, h] goes to each of a group's [parts, G, h, W],
+        group behind group, and back."""
+        device, h = rows[0].device, self.h
+        part = torch.arange(parts, device=device)[:, None, None, None]
+        head = torch.arange(h, device=device)[:, None]
+        there = torch.cat([((each[:, None] * parts + part) * h + head).flatten() for each in rows])
+        # Every row of a sentence is looked at once, those of padding by many or by none.
+        back = torch.zeros(len(self.packed.ids) * parts * h, dtype=torch.long, device=device)
+        back[there] = torch.arange(len(there), device=device)
+        return there, back
 
 
 class _Gather(torch.autograd.Function):

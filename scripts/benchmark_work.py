@@ -28,7 +28,10 @@ LONGEST = 250  # tokens
 
 
 def draw_batches(vocabulary: int, max_tokens: int, count: int) -> list[Pairs]:
-    """Random sentence pairs with the lengths of a corpus, batched as in training."""
+    """Random sentence pairs with the lengths of a corpus, in batches of like lengths.
+
+    So most projects make them; ours, which pads but within attention, mixes lengths in training.
+    """
     import numpy as np
 
     from mt.batching import TokenBudgetSampler
@@ -38,7 +41,8 @@ def draw_batches(vocabulary: int, max_tokens: int, count: int) -> list[Pairs]:
     logs = rng.normal(math.log(MEAN) - SPREAD**2 / 2, SPREAD, pairs)
     src = np.exp(logs).round().clip(3, LONGEST).astype(int)
     tgt = (src * np.exp(rng.normal(0, SIDES, pairs))).round().clip(3, LONGEST).astype(int)
-    plan = TokenBudgetSampler(src + 1, tgt + 1, max_tokens, seed=0).plan(0)
+    plan = TokenBudgetSampler(src + 1, tgt + 1, max_tokens, seed=0, shuffle=False).plan(0)
+    plan = [plan[i] for i in rng.permutation(len(plan))]
     ids = random.Random(0)
 
     def sentence(length: int) -> list[int]:

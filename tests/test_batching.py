@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import SHARED
 
-from mt.batching import TokenBudgetSampler, collate, cut, pad
+from mt.batching import TokenBudgetSampler, collate, cut, group, pad
 from mt.packing import pack
 
 Lengths = tuple[np.ndarray, np.ndarray]
@@ -51,9 +51,9 @@ def test_collate_by_hand() -> None:
 def test_collate_empty_sides_are_their_special_ids() -> None:
     none = np.array([], dtype=np.int32)
     batch = collate([none, np.array([5, 6])], [np.array([7]), none])
-    assert batch.src.padded().tolist() == [[3, 0, 0], [5, 6, 3]]
-    assert batch.tgt.padded().tolist() == [[2, 7], [2, 0]]
-    assert batch.labels.tolist() == [7, 3, 3]
+    assert batch.src.padded().tolist() == [[5, 6, 3], [3, 0, 0]]  # the longest first
+    assert batch.tgt.padded().tolist() == [[2, 0], [2, 7]]
+    assert batch.labels.tolist() == [3, 7, 3]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64])
@@ -74,6 +74,7 @@ def test_a_row_of_the_packed_targets_predicts_the_label_in_its_place() -> None:
     targets = [rng.integers(4, 100, n) for n in rng.integers(0, 9, 20)]
     batch = collate(targets, targets)
     labels = batch.labels.tolist()
+    targets.sort(key=lambda target: -len(target))
     for row, target in zip(batch.tgt.rows.tolist(), targets, strict=True):
         mine = row[: len(target) + 1]
         assert batch.tgt.ids[mine].tolist() == [2, *target]
@@ -177,9 +178,34 @@ def test_no_batch_is_beyond_the_budget_unless_a_single_pair() -> None:
 def test_little_is_padding(max_tokens: int) -> None:
     src, tgt = natural_lengths(20_000)
     batches = list(sampler((src, tgt), max_tokens=max_tokens))
-    padded = sum(len(b) * (src[b].max() + tgt[b].max()) for b in batches)
+    padded = sum(cells(src[b], tgt[b]) for b in batches)
     waste = 1 - (src.sum() + tgt.sum()) / padded
     assert waste < 0.1
+
+
+def test_groups_by_hand() -> None:
+    lengths = np.array([[10, 4], [8, 9], [3, 7], [7, 2], [5, 5]])
+    assert group(lengths) == [[(2, 10), (2, 7), (1, 5)], [(2, 9), (2, 7), (1, 5)]]
+    assert group(lengths[:1]) == [[(1, 10)], [(1, 4)]]
+
+
+def test_a_batch_is_of_many_lengths_and_within_the_budget() -> None:
+    """And the budget is used: a bundle of like lengths is cut to an eighth of it."""
+    src, tgt = natural_lengths(20_000)
+    batches = list(sampler((src, tgt), max_tokens=4096))
+    spans = [src[batch].max() / src[batch].min() for batch in batches]
+    assert np.median(spans) > 3
+    tokens = np.array([np.maximum(src[b], tgt[b]).sum() for b in batches])
+    assert tokens.max() <= 4096
+    assert tokens.mean() > 0.9 * 4096
+
+
+def test_company_is_another_every_epoch() -> None:
+    src, tgt = natural_lengths(20_000)
+    several = sampler((src, tgt), max_tokens=4096)
+    first, second = ({i: set(b.tolist()) for b in several.plan(e) for i in b} for e in (0, 1))
+    shared = [len(first[i] & second[i]) / len(first[i]) for i in range(0, 20_000, 97)]
+    assert np.mean(shared) < 0.2
 
 
 def test_a_million_pairs_are_planned_quickly() -> None:
@@ -304,13 +330,20 @@ def test_max_tokens_must_be_a_whole_number(max_tokens: object) -> None:
 # Padding
 
 
+def cells(src: np.ndarray, tgt: np.ndarray) -> int:
+    """What attention computes for a batch, of both sides."""
+    lengths = np.stack((src, tgt), axis=1)
+    lengths = lengths[np.argsort(-lengths.max(axis=1), kind="stable")]
+    return sum(number * width for side in group(lengths) for number, width in side)
+
+
 def share_of_real_rows(src: np.ndarray, tgt: np.ndarray, max_tokens: int) -> float:
     """Of the rows that the layers compute in an epoch, those that are positions of sentences."""
     batches = TokenBudgetSampler(src, tgt, max_tokens, seed=1).plan(0)
     tokens = [int(side[batch].sum()) for batch in batches for side in (src, tgt)]
     rows = [len(pack(torch.ones(1, n, dtype=torch.long)).ids) for n in tokens]
-    cells = [len(batch) * int(side[batch].max()) for batch in batches for side in (src, tgt)]
-    assert sum(tokens) / sum(cells) > 0.85  # which only attention computes
+    laid_out = [cells(src[batch], tgt[batch]) for batch in batches]
+    assert sum(tokens) / sum(laid_out) > 0.9  # which only attention computes
     return sum(tokens) / sum(rows)
 
 

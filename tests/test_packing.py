@@ -19,6 +19,7 @@ def test_pack_by_hand() -> None:
     assert not packed.ids[7:].any()
     assert packed.positions[:7].tolist() == [0, 1, 2, 3, 0, 0, 1]
     assert packed.cells[:7].tolist() == [0, 1, 2, 3, 4, 8, 9]
+    assert packed.groups == ((3, 4),)
     assert packed.rows.tolist() == [[0, 1, 2, 3], [4, 7, 7, 7], [5, 6, 7, 7]]
     assert torch.equal(packed.padded(), IDS)
 
@@ -43,20 +44,39 @@ def test_split_and_merge_are_reshaping_the_padded_matrix(parts: int) -> None:
     packed = pack(IDS)
     heads = Heads(packed, h)
     x = torch.randn(len(packed.ids), parts * h * d_k)
-    found = heads.split(x, (h * d_k,) * parts)
+    (found,) = heads.split(x, (h * d_k,) * parts)
     for one, other in zip(found, plain_split(x, packed, h, parts), strict=True):
         assert one.shape == (3, h, 4, d_k)
         assert torch.equal(one, other)
-    merged = heads.merge(found[0])
+    merged = heads.merge(found[:1])
     assert torch.equal(merged[:7], x[:7, : h * d_k])
-    assert heads.mask[:, 0, 0].tolist() == (IDS != 0).tolist()
+    (mask,) = heads.masks
+    assert mask[:, 0, 0].tolist() == (IDS != 0).tolist()
+
+
+@pytest.mark.parametrize("sizes", [(6, 6, 6), (6, 6, 15)])
+def test_groups_are_as_wide_as_their_own_longest(sizes: tuple[int, ...]) -> None:
+    h = 3
+    packed = pack(IDS, 0, [(1, 4), (2, 2)])
+    heads = Heads(packed, h)
+    x = torch.randn(len(packed.ids), sum(sizes))
+    found = heads.split(x, sizes)
+    for first, second, part in zip(*found, x.split(sizes, dim=1), strict=True):
+        (whole,) = plain_split(part, packed, h, 1)
+        assert torch.equal(first, whole[:1])
+        assert torch.equal(second, whole[1:, :, :2])
+    merged = heads.merge([first[0] for first in found])
+    assert torch.equal(merged[:7], x[:7, : sizes[0]])
+    assert [mask[:, 0, 0].tolist() for mask in heads.masks] == [
+        [[True] * 4], [[True, False], [True, True]]
+    ]  # fmt: skip
 
 
 def test_parts_of_unlike_sizes_are_split_one_by_one() -> None:
     h, sizes = 3, (6, 6, 15)  # d_k 2, d_v 5
     packed = pack(IDS)
     x = torch.randn(len(packed.ids), sum(sizes))
-    found = Heads(packed, h).split(x, sizes)
+    (found,) = Heads(packed, h).split(x, sizes)
     for one, part in zip(found, x.split(sizes, dim=1), strict=True):
         assert torch.equal(one, plain_split(part, packed, h, 1)[0])
 
@@ -69,7 +89,7 @@ def test_gradients_of_split_and_merge_are_those_of_plain_indexing() -> None:
     factors = torch.randn(parts, 3, h, 4, d_k, dtype=torch.float64)
     factors = factors * (IDS != 0)[:, None, :, None]  # nothing comes from cells of padding
     found, wanted = x.clone().requires_grad_(), x.clone().requires_grad_()
-    (torch.stack(heads.split(found, (h * d_k,) * parts)) * factors).sum().backward()
+    (torch.stack(heads.split(found, (h * d_k,) * parts)[0]) * factors).sum().backward()
     (torch.stack(plain_split(wanted, packed, h, parts)) * factors).sum().backward()
     assert found.grad is not None
     torch.testing.assert_close(found.grad, wanted.grad)
@@ -77,7 +97,7 @@ def test_gradients_of_split_and_merge_are_those_of_plain_indexing() -> None:
 
     z = torch.randn(3, h, 4, d_k, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(7, h * d_k, dtype=torch.float64)
-    (heads.merge(z)[:7] * weights).sum().backward()
+    (heads.merge([z])[:7] * weights).sum().backward()
     plain = torch.zeros(3, 4, h * d_k, dtype=torch.float64)
     plain[IDS != 0] = weights
     torch.testing.assert_close(z.grad, plain.unflatten(-1, (h, d_k)).transpose(1, 2))
