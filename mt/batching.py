@@ -97,8 +97,8 @@ class TokenBudgetSampler(Sampler[list[int]]):
     data are learned in half the steps. Bundles are dealt out anew every epoch.
 
     An epoch's batches follow from (seed, epoch) alone. They are dealt out to the ranks in turn,
-    equally many to each; the few left over, fewer than one a rank, sit the epoch out, other ones
-    every epoch. Each iteration is the next epoch;
+    equally many to each; where a budget holds one bundle only, a few may be left over, fewer than
+    one a rank, which sit the epoch out, other ones every epoch. Each iteration is the next epoch;
     ``skip`` makes a resumed run go on behind the batches it has seen.
 
     src_lengths, tgt_lengths: [pairs] tokens, special ids included. Without ``shuffle`` a batch is
@@ -135,9 +135,11 @@ class TokenBudgetSampler(Sampler[list[int]]):
         mixed = max(1, min(MIXED, max_tokens // int(longer.max()))) if shuffle else 1
         # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's. However
         # few the pairs, every rank must get a batch.
-        most = max(1, len(lengths) // (world_size * mixed))
+        most = max(1, len(lengths) // world_size)
         self.ends = cut(lengths, max_tokens // mixed, max_sentences=most)
-        self.batches = max(math.ceil(len(self.ends) / mixed), world_size if shuffle else 0)
+        bundles = self.batches = len(self.ends)
+        if shuffle:  # as many batches on every rank, while there are bundles for it
+            self.batches = min(bundles, math.ceil(bundles / mixed / world_size) * world_size)
         changes = (lengths[1:] != lengths[:-1]).any(axis=1)
         self.groups = np.insert(np.cumsum(changes, dtype=np.int32), 0, 0)  # of equal lengths
 
