@@ -86,7 +86,7 @@ def cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None = None) 
     return ends
 
 
-MIXED = 8  # lengths in a batch
+MIXED = 8  # bundles in a batch
 
 
 class TokenBudgetSampler(Sampler[list[int]]):
@@ -94,7 +94,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
 
     Pairs of like length make a bundle, of up to an ``MIXED``-th of the budget; a batch is a number
     of bundles of any lengths: its gradient is then of the corpus, not of one length, and small
-    data are learned in half the steps. Bundles are dealt out anew every epoch.
+    data are learned in fewer steps. Bundles are dealt out anew every epoch.
 
     An epoch's batches follow from (seed, epoch) alone. They are dealt out to the ranks in turn,
     equally many to each; where a budget holds one bundle only, a few may be left over, fewer than
