@@ -29,7 +29,6 @@ class Packed(NamedTuple):
     ids: Tensor  # [n]
     positions: Tensor  # [n] of each in its sentence, from 0
     rows: Tensor  # [B, T] the row of each cell; for a cell of padding the first row of it
-    cells: Tensor  # [n] the cell of each row, counted through [B * T]; for a row of padding any
     tokens: int
     groups: tuple[tuple[int, int], ...]  # (G, W) of each; the sentences of a group are neighbours
 
@@ -49,7 +48,6 @@ def pack(ids: Tensor, pad_id: int = 0, groups: Sequence[tuple[int, int]] | None 
         ids=F.pad(ids.flatten()[cells], (0, padding), value=pad_id),
         positions=F.pad(cells % ids.shape[1], (0, padding)),
         rows=rows.view(ids.shape),
-        cells=F.pad(cells, (0, padding)),
         tokens=tokens,
         groups=((ids.shape[0], ids.shape[1]),) if groups is None else tuple(groups),
     )

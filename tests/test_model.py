@@ -47,7 +47,9 @@ def padded(rows):
 
 def rows_of(x: torch.Tensor, packed: Packed) -> torch.Tensor:
     """[B, T, ...] -> [n, ...]; what is behind the last sentence is of no account."""
-    return x.flatten(0, 1)[packed.cells]
+    rows = x.new_zeros((len(packed.ids), *x.shape[2:]))
+    rows[packed.rows] = x
+    return rows
 
 
 def encode(model, ids):

@@ -14,11 +14,10 @@ IDS = torch.tensor([[5, 6, 7, 8], [9, 0, 0, 0], [10, 11, 0, 0]])
 def test_pack_by_hand() -> None:
     packed = pack(IDS)
     assert packed.tokens == 7
-    assert len(packed.ids) == len(packed.positions) == len(packed.cells) == MULTIPLE
+    assert len(packed.ids) == len(packed.positions) == MULTIPLE
     assert packed.ids[:8].tolist() == [5, 6, 7, 8, 9, 10, 11, 0]
     assert not packed.ids[7:].any()
     assert packed.positions[:7].tolist() == [0, 1, 2, 3, 0, 0, 1]
-    assert packed.cells[:7].tolist() == [0, 1, 2, 3, 4, 8, 9]
     assert packed.groups == ((3, 4),)
     assert packed.rows.tolist() == [[0, 1, 2, 3], [4, 7, 7, 7], [5, 6, 7, 7]]
     assert torch.equal(packed.padded(), IDS)
