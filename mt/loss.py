@@ -93,11 +93,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 def _rows(weight: Tensor) -> int:
     """How many positions' logits to make at a time.
 
-    On a CPU they take half the weight's memory; with fewer, reading that again and again would
-    count. A GPU must be kept busy.
+    On a CPU they take about as much memory as the weight, or less: with fewer, reading that again
+    and again would count, with more, the logits themselves. A GPU must be kept busy.
     """
     V, d_model = weight.shape
-    return max(1, d_model // 2 if weight.device.type == "cpu" else 2**27 // V)
+    return max(256, d_model // 2) if weight.device.type == "cpu" else max(1, 2**27 // V)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
