@@ -3,7 +3,8 @@
 import functools
 import logging
 import os
-from typing import Any
+import random
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -11,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from mt import corpus
+from mt import noise as noises
 from mt.batching import Batch, TokenBudgetSampler, collate
 from mt.corpus import Cleaning, PreparedCorpus
 from mt.processes import begin_worker
@@ -19,7 +21,7 @@ from mt.tokenizer import UNK, Tokenizer, check_dropout
 
 log = logging.getLogger("mt")
 
-
+Sides = tuple[list[np.ndarray], list[np.ndarray]]  # ids of B sources, and of their targets
 PATIENCE = 300  # seconds to wait for a worker's batch
 
 
@@ -28,10 +30,11 @@ class TranslationData(pl.LightningDataModule):
 
     ``max_tokens`` bounds the padded tokens a side in a batch; ``cleaning`` is for training,
     validation drops only what is empty or too long. ``limit`` takes the first pairs of the
-    training split, ``validation_limit`` of the validation split. ``bpe_dropout`` is the chance of
-    a merge left out whenever a training batch is made (``Tokenizer.sample``).
+    training split, ``validation_limit`` of the validation split. Whenever a training batch is
+    made, ``bpe_dropout`` is the chance of a merge left out (``Tokenizer.sample``), ``noise`` that
+    of a source being typed carelessly (``mt.noise``).
 
-    Raises ValueError when that is no such chance.
+    Raises ValueError when one is no such chance.
     """
 
     def __init__(
@@ -46,10 +49,12 @@ class TranslationData(pl.LightningDataModule):
         limit: int | None = None,
         validation_limit: int | None = None,
         bpe_dropout: float = 0.0,
+        noise: float = 0.0,
     ) -> None:
         super().__init__()
         check_dropout(bpe_dropout)
-        self.bpe_dropout = bpe_dropout
+        noises.check(noise)
+        self.bpe_dropout, self.noise = bpe_dropout, noise
         self.source, self.tokenizer, self.cleaning = source, tokenizer, cleaning
         self.max_tokens, self.cache_dir, self.seed = max_tokens, cache_dir, seed
         self.workers, self.limit, self.validation_limit = workers, limit, validation_limit
@@ -91,8 +96,10 @@ class TranslationData(pl.LightningDataModule):
             f"an epoch is {len(sampler):,} batches of at most {self.max_tokens:,} tokens a side "
             f"on each of {sampler.world_size} device(s), {sampler.left_over} batch(es) left over"
         )
-        sampling = (self.tokenizer, self.bpe_dropout, self.seed) if self.bpe_dropout else None
-        return self._loader(_Batches(self.train, sampling), sampler)
+        changes = None
+        if self.bpe_dropout or self.noise:
+            changes = _Changes(self.tokenizer, self.bpe_dropout, self.noise, self.seed)
+        return self._loader(_Batches(self.train, changes), sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(_Batches(self.validation), self._validation_sampler)
@@ -148,30 +155,53 @@ class TranslationData(pl.LightningDataModule):
             )
 
 
-class _Batches(Dataset[Batch]):
-    """``sampling``: tokenizer, the chance of a merge left out, seed; None: no sampling."""
+class _Changes(NamedTuple):
+    """What happens to training pairs whenever a batch of them is made."""
 
-    def __init__(
-        self, prepared: PreparedCorpus, sampling: tuple[Tokenizer, float, int] | None = None
-    ) -> None:
-        self.prepared, self.sampling = prepared, sampling
+    tokenizer: Tokenizer
+    bpe_dropout: float
+    noise: float
+    seed: int
 
-    def __getitem__(self, indices: list[int]) -> Batch:
-        src, tgt = self.prepared.fetch(indices)
-        if self.sampling is None:
-            return collate(src, tgt)
-        # The batch's own seed: the same again when a run resumes or other workers make it.
-        entropy = np.random.SeedSequence((self.sampling[2], *indices))
-        seeds = entropy.generate_state(2).tolist()
-        return collate(self._sample(src, seeds[0]), self._sample(tgt, seeds[1]))
+    def __call__(self, sides: Sides, indices: list[int]) -> Sides:
+        """The pairs of these numbers, changed."""
+        # The batch's own seeds: the same again when a run resumes or other workers make it.
+        entropy = np.random.SeedSequence((self.seed, *indices))
+        *seeds, careless = entropy.generate_state(3).tolist()
+        source, target = sides
+        if self.noise:
+            source = self._typed(source, random.Random(careless))
+        if self.bpe_dropout:
+            source, target = (
+                self._sample(rows, seed) for rows, seed in zip((source, target), seeds, strict=True)
+            )
+        return source, target
+
+    def _typed(self, rows: list[np.ndarray], rng: random.Random) -> list[np.ndarray]:
+        """A share of the sentences typed carelessly, if pieces can spell that."""
+        chosen = [i for i in range(len(rows)) if rng.random() < self.noise]
+        texts = self.tokenizer.decode([rows[i].tolist() for i in chosen])
+        typed = self.tokenizer.encode([noises.typed(text, rng) for text in texts])
+        rows = list(rows)
+        for i, ids in zip(chosen, typed, strict=True):
+            if ids and UNK not in ids:
+                rows[i] = np.array(ids, rows[i].dtype)
+        return rows
 
     def _sample(self, rows: list[np.ndarray], seed: int) -> list[np.ndarray]:
         """The same sentences in other pieces; one with a character of no piece stays as it is."""
-        assert self.sampling is not None
-        tokenizer, dropout, _ = self.sampling
-        texts = tokenizer.decode([row.tolist() for row in rows])
-        sampled = tokenizer.sample(texts, dropout, seed)
+        texts = self.tokenizer.decode([row.tolist() for row in rows])
+        sampled = self.tokenizer.sample(texts, self.bpe_dropout, seed)
         return [
             row if UNK in row else np.array(ids, dtype=row.dtype)
             for row, ids in zip(rows, sampled, strict=True)
         ]
+
+
+class _Batches(Dataset[Batch]):
+    def __init__(self, prepared: PreparedCorpus, changes: _Changes | None = None) -> None:
+        self.prepared, self.changes = prepared, changes
+
+    def __getitem__(self, indices: list[int]) -> Batch:
+        pairs = self.prepared.fetch(indices)
+        return collate(*(self.changes(pairs, indices) if self.changes else pairs))

@@ -90,19 +90,36 @@ class Files:
     test: str | list[str] | None = None
     src: str | int = "en"
     tgt: str | int = "de"
+    phrasebook: bool = False  # its training pairs too, behind the files'
+
+    def __post_init__(self) -> None:
+        if type(self.phrasebook) is not bool:
+            raise ValueError(f"data.phrasebook={self.phrasebook!r}: must be true or false")
+        if self.phrasebook and {self.src, self.tgt} != {"en", "de"}:
+            raise ValueError(
+                f"data.phrasebook=true is between en and de, not {self.src} and {self.tgt}"
+            )
 
     def pairs(self, split: str) -> Iterator[Pair]:
+        pairs = self._pairs(*self._locate(split))
+        return itertools.chain(pairs, *(each.pairs(split) for each in self._more(split)))
+
+    def identity(self, split: str) -> list[Any]:
         kind, paths = self._locate(split)
+        stats = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
+        more = [each.identity(split) for each in self._more(split)]
+        return ["files", kind, stats, self.src, self.tgt, *more]
+
+    def _more(self, split: str) -> list[Phrasebook]:
+        wanted = self.phrasebook and split == "train"
+        return [Phrasebook(str(self.src), str(self.tgt))] if wanted else []
+
+    def _pairs(self, kind: str, paths: list[Path]) -> Iterator[Pair]:
         if kind == "tsv":
             return self._tsv(paths[0])
         if kind == "json":
             return self._json(paths[0])
         return _aligned(*paths)
-
-    def identity(self, split: str) -> list[Any]:
-        kind, paths = self._locate(split)
-        stats = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
-        return ["files", kind, stats, self.src, self.tgt]
 
     def _locate(self, split: str) -> tuple[str, list[Path]]:
         place = getattr(self, split)

@@ -27,7 +27,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from tqdm import tqdm
 
-from mt import checkpoint, cli, corpus, metrics, sweep, tokenizer
+from mt import checkpoint, cli, corpus, metrics, noise, sweep, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.ending import Interruption, explain, kill_ranks, kill_workers
@@ -115,6 +115,7 @@ def make_data(cfg: DictConfig, source: Source, tok: Tokenizer, max_tokens: int) 
         cfg.data.limit,
         cfg.data.validation_limit,
         cfg.tokenizer.bpe_dropout,
+        cfg.data.noise,
     )
 
 
@@ -144,7 +145,11 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     cleaning = Cleaning(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
     compiled = _check_compile(shape.pop("compile"))
-    _check_positions(shape.get("learned_positions"), cleaning.max_length, cfg.tokenizer.bpe_dropout)
+    _check_positions(
+        shape.get("learned_positions"),
+        cleaning.max_length,
+        {"tokenizer.bpe_dropout": cfg.tokenizer.bpe_dropout, "data.noise": cfg.data.noise},
+    )
     options = _plain(cfg.training)
     options |= {
         "model": shape,
@@ -202,6 +207,7 @@ def _check_numbers(cfg: DictConfig) -> None:
         }
     )
     tokenizer.check_dropout(cfg.tokenizer.bpe_dropout)
+    noise.check(cfg.data.noise)
     if type(cfg.seed) is not int or not 0 <= cfg.seed < 2**32:
         raise ValueError(f"seed={cfg.seed!r}: must be a whole number from 0 to {2**32 - 1}")
     if type(cfg.data.workers) is not int or cfg.data.workers < 0:
@@ -220,13 +226,14 @@ def _check_compile(value: Any) -> bool:
     return value
 
 
-def _check_positions(learned: Any, max_length: int | None, bpe_dropout: float) -> None:
+def _check_positions(learned: Any, max_length: int | None, changes: dict[str, float]) -> None:
     """ValueError when the data may hold sentences longer than the positions that are learned."""
-    if learned is not None and bpe_dropout:
-        raise ValueError(
-            "model.learned_positions cannot go with tokenizer.bpe_dropout, whose pieces are "
-            "more and may go beyond them"
-        )
+    for name, chance in changes.items():
+        if learned is not None and chance:
+            raise ValueError(
+                f"model.learned_positions cannot go with {name}, whose pieces "
+                "are more and may go beyond them"
+            )
     if type(learned) is int and (max_length is None or max_length >= learned):
         raise ValueError(
             f"model.learned_positions={learned}: must be more than data.clean.max_length, "

@@ -114,6 +114,8 @@ SETTINGS = [
     ("data.tokens_per_step=0", r"tokens_per_step=0: must be"),
     ("data.max_tokens=-5", r"max_tokens=-5: must be"),
     ("data.max_tokens=x", r"max_tokens='x': must be"),
+    ("data.noise=2", r"data.noise=2: must be a number from 0 to 1"),
+    ("model.learned_positions=512 data.noise=0.1", r"cannot go with data.noise"),
     ("data.workers=-1", r"workers=-1: must be"),
     ("data.limit=0", r"limit=0: must be"),
     ("data.validation_limit=x", r"limit='x': must be"),

@@ -33,8 +33,8 @@ FILES = sorted(CONF.rglob("*.yaml"))
 PLAIN = {"d_k": None, "learned_positions": None, "compile": False}
 # Keys of conf/data that are not the source's own.
 PIPELINE = {
-    "kind", "clean", "tokens_per_step", "max_tokens", "limit", "validation_limit", "workers",
-    "cache_dir",
+    "kind", "clean", "tokens_per_step", "max_tokens", "limit", "noise", "validation_limit",
+    "workers", "cache_dir",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import torch
 from mt import phrasebook
 from mt.batching import Batch
 from mt.corpus import Cleaning
-from mt.datamodule import TranslationData, _Batches
+from mt.datamodule import TranslationData, _Batches, _Changes
 from mt.sources import Phrasebook
 from mt.tokenizer import EOS, Tokenizer
 
@@ -91,7 +91,8 @@ def test_bpe_dropout_splits_the_same_sentences_anew_in_training_alone(
 
 def test_a_sentence_with_a_character_of_no_piece_stays_as_it_is(bpe: Tokenizer) -> None:
     rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where is the 犬?", "Where is it?"])]
-    batches = _Batches(SimpleNamespace(fetch=lambda _: (rows, rows)), (bpe, 0.9, 1))  # type: ignore[arg-type]
+    prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))
+    batches = _Batches(prepared, _Changes(bpe, bpe_dropout=0.9, noise=0.0, seed=1))
     found = batches[[0, 1]].src.padded()
     whole, sampled = sorted(found.tolist(), key=lambda row: row[: len(rows[0])] != rows[0].tolist())
     assert whole[: len(rows[0])] == rows[0].tolist()
@@ -102,6 +103,33 @@ def test_a_sentence_with_a_character_of_no_piece_stays_as_it_is(bpe: Tokenizer) 
 def test_bpe_dropout_is_a_probability(bpe: Tokenizer, tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(ValueError, match="bpe_dropout="):
         data(bpe, tmp_path, bpe_dropout=wrong)
+
+
+def test_a_share_of_the_training_sentences_is_typed_carelessly_other_ones_every_epoch(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    def epochs(noise: float, workers: int = 0) -> list[list[tuple[str, str]]]:
+        module = data(bpe, tmp_path, noise=noise, workers=workers)
+        module.setup("fit")
+        loader = module.train_dataloader()
+        return [[pair for batch in loader for pair in texts(batch)] for _ in range(2)]
+
+    def texts(batch: Batch) -> list[tuple[str, str]]:
+        sides = (bpe.decode(side.padded().tolist()) for side in (batch.src, batch.tgt))
+        return list(zip(*sides, strict=True))
+
+    neat, careless = epochs(0.0)[0], epochs(0.4)
+    share = [len(set(epoch) - set(neat)) / len(neat) for epoch in careless]
+    assert all(0.2 < changed < 0.45 for changed in share)
+    assert sorted(careless[0]) != sorted(careless[1])
+    for epoch in careless:  # translations are what they were
+        assert sorted(target for _, target in epoch) == sorted(target for _, target in neat)
+    assert epochs(0.4, workers=2)[0] == careless[0]
+    module = data(bpe, tmp_path, noise=1.0)
+    module.setup("fit")
+    rows = [row for batch in module.val_dataloader() for row in sentences(batch)]
+    validation = [source for source, _ in phrasebook.load("validation")[:40]]
+    assert sorted(rows) == sorted((*ids, EOS) for ids in bpe.encode(validation))
 
 
 def test_ranks_share_the_epoch_and_the_validation(bpe: Tokenizer, tmp_path: Path) -> None:

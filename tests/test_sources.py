@@ -515,3 +515,27 @@ def test_a_source_is_made_by_its_kind() -> None:
     assert make(hub) == Hub("wmt/wmt14", "de-en")
     with pytest.raises(ValueError, match="'web': must be one of hub, files, phrasebook"):
         make({"kind": "web"})
+
+
+def test_the_phrasebook_joins_the_training_pairs_of_files(corpus_folder: Path) -> None:
+    named = {name: str(corpus_folder / name) for name in ("train", "validation")}
+    alone, joined = Files(**named), Files(**named, phrasebook=True)
+    own, book = list(alone.pairs("train")), list(Phrasebook().pairs("train"))
+    assert list(joined.pairs("train")) == own + book
+    assert list(joined.pairs("validation")) == list(alone.pairs("validation"))
+    assert joined.identity("train") != alone.identity("train")
+    assert joined.identity("validation") == alone.identity("validation")
+    back = Files(**named, src="de", tgt="en", phrasebook=True)
+    assert list(back.pairs("train"))[-1] == book[-1][::-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"phrasebook": "no"}, "data.phrasebook='no': must be true or false"),
+        ({"phrasebook": True, "src": 0, "tgt": 1}, "between en and de, not 0 and 1"),
+    ],
+)
+def test_the_phrasebook_joins_english_and_german_alone(changes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Files(train="train", **changes)
