@@ -85,7 +85,7 @@ def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
 
 
 def run(cfg: DictConfig, run_dir: Path) -> None:
-    path = Path(str(cfg.model_path)) if cfg.model_path else checkpoint.latest()
+    path = checkpoint.find(None if cfg.model_path is None else str(cfg.model_path))
     sizes = cfg.search.beam_size
     sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
     if not sizes or len(set(sizes)) < len(sizes):

@@ -2,9 +2,10 @@
 
 The rules are few and can be read here. A sentence ends at `.`, `!`, `?` or `…`, with closing quotes
 and brackets behind it, where white space and then a capital letter, a digit or a script without
-capitals follow; so it does, wrongly, behind a German ordinal ("am 3. Oktober"). It does not behind
-an abbreviation, a single letter ("J. Smith"), capitals with dots ("U.S. Army") or the number of a
-list. A fullwidth `。`, `！` or `？` always ends one.
+capitals follow, or in a text without capitals any letter, if neither dots nor quotes stand there;
+so it does, wrongly, behind a German ordinal ("am 3. Oktober"). It does not behind an abbreviation,
+a single letter ("J. Smith"), capitals with dots ("U.S. Army") or the number of a list. A fullwidth
+`。`, `！` or `？` always ends one.
 """
 
 import itertools
@@ -44,6 +45,13 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
+def is_shouted(text: str) -> bool:
+    """Whether a sentence is in capitals throughout, and more than a name or an abbreviation."""
+    letters = sum(map(str.isalpha, text))
+    several = len(text.split()) > 1 or text.rstrip(_CLOSING).endswith((".", "!", "?", "…"))
+    return text.isupper() and letters > 3 and several
+
+
 def cuts(pieces: Sequence[str], max_length: int) -> list[int]:
     """Where to end each part of a sentence's pieces so that none has more than ``max_length``.
 
@@ -71,13 +79,27 @@ def cuts(pieces: Sequence[str], max_length: int) -> list[int]:
 
 def _sentence_ends(text: str) -> Iterator[int]:
     """Where the next sentence begins, for each but the last."""
-    start = 0
+    start, small = 0, text.islower()
     for mark in _END.finditer(text):
         before = text[max(start, mark.start() - LONGEST) : mark.start() + 1]
         first = mark.start() - LONGEST <= start
-        if mark["next"] is None or _ends(before, first, mark["next"]):
+        if small and _goes_on(mark, before):
+            continue
+        following = mark["next"]
+        if following is None or _ends(before, first, following.upper() if small else following):
             start = mark.end()
             yield start
+
+
+def _goes_on(mark: re.Match[str], before: str) -> bool:
+    """Whether in a text without capitals a sentence goes on behind a mark that ends most."""
+    word = before[:-1].rsplit(maxsplit=1)[-1:]
+    return (
+        "..." in mark[0]
+        or "…" in mark[0]
+        or mark[0].strip()[-1] in _CLOSING
+        or (before.endswith(".") and word != [] and ("." in word[0] or word[0] == "etc"))
+    )
 
 
 def _ends(text: str, first: bool, following: str) -> bool:
@@ -93,7 +115,7 @@ def _ends(text: str, first: bool, following: str) -> bool:
     last = words[-1].lstrip("\"'“”„«»‘([") if words else ""
     if last.lower() in ABBREVIATIONS or (last.lower() in BEFORE_NUMBERS and following.isdigit()):
         return False
-    if _INITIALS.fullmatch(last) and last != "I" and (len(last) == 1 or last.isupper()):
+    if _INITIALS.fullmatch(last) and last.upper() != "I" and (len(last) == 1 or last.isupper()):
         return False
     return not (first and len(words) == 1 and last.isdigit())  # "1. A list"
 

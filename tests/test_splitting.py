@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mt.splitting import cuts, sentences
+from mt.splitting import cuts, is_shouted, sentences
 from mt.tokenizer import Tokenizer
 
 # Sentences
@@ -32,7 +32,11 @@ from mt.tokenizer import Tokenizer
         "(Really.)|[Yes.]|“Good.”|¿Qué?|¡Sí!",
         "Das sind z. B. Äpfel, d. h. Obst.|Herr Dr. Müller mag es.",
         "Many things, etc.|And more, etc. in a row.",
-        "no capital. none here either. nor here",
+        "no capital.|none here either.|nor here",
+        "hello tom.|how are you?|fine?|see e.g. this, p. 5.|i know.",
+        "A capital. none here. nor here",
+        "we leave at 5 p.m. on sunday.|apples, pears etc. are fruit.|the u.s. army left.",
+        '"what?" he asked.|well... i think so.|so do i.|what about you?',
         "你好。|再见！|「好。」|他走了。",
         "Привет.|Как дела?",
         "One.|Two.\u00a0|Three.\u2003|\tFour.",
@@ -50,6 +54,27 @@ def test_sentences_end_where_they_should(text: str) -> None:
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "\u2003"])
 def test_no_text_has_no_sentences(text: str) -> None:
     assert sentences(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shouted"),
+    [
+        ("WHERE DO YOU LIVE?", True),
+        ("HELP!", True),
+        ("IT'S 5 O'CLOCK", True),
+        ("ÄRGER ÜBERALL", True),
+        ("NASA", False),
+        ("U.S.", False),
+        ("I", False),
+        ("OK!", False),
+        ("NASA is in the USA.", False),
+        ("你好！你好！", False),
+        ("12 34 56 78!", False),
+        ("", False),
+    ],
+)
+def test_what_is_shouted(text: str, shouted: bool) -> None:
+    assert is_shouted(text) is shouted
 
 
 def test_nothing_but_white_space_is_lost() -> None:
