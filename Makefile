@@ -2,16 +2,17 @@
 PYTHON ?= python3
 VENV ?= .venv
 INSTALLED = $(VENV)/installed
+DEVELOPS = $(VENV)/develops
 
 .PHONY: quickstart test check
 
-quickstart: $(INSTALLED) ## train, evaluate and use a small model: about five minutes of training
+quickstart: $(INSTALLED) ## train, evaluate and use a small model: about eight minutes of training
 	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/quickstart.sh
 
-test: $(INSTALLED) ## the tests that need neither network nor GPU
+test: $(DEVELOPS) ## the tests that need neither network nor GPU
 	$(VENV)/bin/python -m pytest
 
-check: $(INSTALLED) ## all that must be clean before a commit
+check: $(DEVELOPS) ## all that must be clean before a commit
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -19,5 +20,9 @@ check: $(INSTALLED) ## all that must be clean before a commit
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --editable .
+	touch $@
+
+$(DEVELOPS): $(INSTALLED) ## the tests need the engines that models are exported to, and more
 	$(VENV)/bin/pip install --quiet --editable '.[dev]'
 	touch $@

@@ -18,6 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from mt.marian import MarianTransformer
 from mt.model import Transformer
 from mt.tokenizer import Tokenizer
 
@@ -40,12 +41,14 @@ def save(
     max_length: int,
     languages: Sequence[str],
     training: dict[str, Any],
+    card: str | None = None,
 ) -> None:
     """Write a model folder, whole or not at all; an older one of that name is replaced.
 
     ``max_length`` is the longest source, in tokens without eos, that training admitted;
     ``languages`` are the source's and the target's; ``training`` tells how the model was made
-    and what it scores, in JSON's types.
+    and what it scores, in JSON's types; ``card`` is its README.md, None: one that says just this.
+    Weights are stored in the type they have, and loaded as float32.
     """
     folder = Path(folder)
     partial, old = (folder.with_name(f".{folder.name}.{what}") for what in ("partial", "old"))
@@ -63,7 +66,7 @@ def save(
         weights = {name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()}
         safetensors.torch.save_file(weights, partial / "model.safetensors")
         (partial / "tokenizer.model").write_bytes(tokenizer.proto)
-        (partial / "README.md").write_text(_card(config, model), encoding="utf-8")
+        (partial / "README.md").write_text(card or _card(config, model), encoding="utf-8")
         (partial / "config.json").write_text(
             json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
@@ -92,7 +95,8 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
     else:
         raise FileNotFoundError(f"{path}: no such model folder or checkpoint")
     try:
-        model = Transformer(**config["model"])
+        kind = MarianTransformer if "activation" in config["model"] else Transformer
+        model = kind(**config["model"])
         if model.config["vocab_size"] != tokenizer.vocab_size:
             raise ValueError(
                 f"a model of {model.config['vocab_size']} pieces with a tokenizer "
@@ -105,13 +109,21 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
     return LoadedModel(model.to(device).eval(), tokenizer, config, path)
 
 
+def find(name: str | os.PathLike[str] | None) -> Path:
+    """The model that a user means: None and ``latest`` are the newest, anything else is a path.
+
+    FileNotFoundError when there is none.
+    """
+    return latest() if name in (None, "latest") else Path(str(name))
+
+
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:
     """The newest model folder below ``root``; FileNotFoundError says how to get one."""
     configs = [p for p in Path(root).glob("**/model/config.json") if p.is_file()]
     if not configs:
         raise FileNotFoundError(
             f"no model folder under {root}/: train one with `make quickstart` "
-            "(about five minutes), or name one (model_path=FOLDER, --model FOLDER)"
+            "(about eight minutes), or name one"
         )
     return max(configs, key=lambda p: p.stat().st_mtime).parent
 
@@ -172,6 +184,8 @@ def _read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
         if not (folder / name).is_file():
             run = (folder / "model" / name).is_file()
             hint = f"; its model folder is {folder / 'model'}" if run else ""
+            if (folder / "mt.json").is_file():
+                hint = "; mt.export wrote it: mt.translate takes it with --engine ctranslate2"
             raise FileNotFoundError(f"{folder}: not a model folder, {name} is missing{hint}")
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -261,7 +261,7 @@ def _encoded(pairs: Iterator[Pair], tokenizer: Tokenizer) -> Iterator[tuple[list
 
     def encode(block: list[Pair]) -> tuple[list[Pair], Ids, Ids]:
         src, tgt = zip(*block, strict=True)
-        return block, tokenizer.encode(list(src)), tokenizer.encode(list(tgt))
+        return block, tokenizer.encode(list(src)), tokenizer.encode_target(list(tgt))
 
     with ThreadPoolExecutor(2) as pool:
         ahead: deque[Future[tuple[list[Pair], Ids, Ids]]] = deque()

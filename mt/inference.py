@@ -45,7 +45,9 @@ class Decoder:
         self.positions = torch.empty(0, self.d_model)
         # By far the largest matrix: packing pays also in float32, where for others it does not.
         pack = precision == "float32" and can_pack(self.device)
-        self.vocabulary: Matrix = Packed(self.embedding) if pack else make(weight)
+        bias = getattr(model, "output_bias", None)  # of an imported model
+        bias = None if bias is None else bias.detach().float()
+        self.vocabulary: Matrix = Packed(self.embedding, bias) if pack else make(weight, bias)
 
     def start(self, src: Tensor) -> "State":
         """Encode source ids [B, S], ending in eos and padded behind; nothing is decoded yet."""
@@ -256,6 +258,7 @@ class _Attention:
         self, layer: Any, add_norm: AddNorm, make: Callable[..., Matrix], h: int, dtype: torch.dtype
     ) -> None:
         weights = {name: linear.weight.detach() for name, linear in layer.named_children()}
+        biases = {name: linear.bias for name, linear in layer.named_children()}  # mostly None
         d_model = len(weights["W_O"])
         d_k = next(iter(layer.sizes.values()))[0] // h
         self.h, self.width, self.scale = h, max(d_k, d_model // h), 1 / math.sqrt(d_k)
@@ -265,7 +268,8 @@ class _Attention:
                 weights[name] = torch.cat([_widened(W, h, self.width) for W in parts])
             weights["W_O"] = _widened(weights["W_O"].t(), h, self.width).t()
         for name, W in weights.items():
-            setattr(self, name, make(W))
+            b = biases[name]
+            setattr(self, name, make(W, None if b is None else b.detach()))
         self.norm = _Norm(add_norm, dtype)
 
     def project(self, x: Tensor, B: int) -> tuple[Tensor, Tensor]:
@@ -298,10 +302,12 @@ class _FeedForward:
     ) -> None:
         self.W_1 = make(layer.W_1.weight.detach(), layer.W_1.bias.detach())
         self.W_2 = make(layer.W_2.weight.detach(), layer.W_2.bias.detach())
+        self.activation = getattr(layer, "activation", None)  # of an imported model
         self.norm = _Norm(add_norm, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.norm(self.W_2.plus(self.W_1.relu(x), x))
+        inner = self.activation(self.W_1(x)) if self.activation else self.W_1.relu(x)
+        return self.norm(self.W_2.plus(inner, x))
 
 
 class _Norm:

@@ -1,6 +1,6 @@
 """Matrix products for translating, in float32, bfloat16 and int8.
 
-A Matrix holds W [out, in] and perhaps b [out]. For x [R, in], ``matrix(x)`` is x W^T,
+A Matrix holds W [out, in] and perhaps b [out]. For x [R, in], ``matrix(x)`` is x W^T + b,
 ``matrix.relu(x)`` is max(0, x W^T + b) and ``matrix.plus(x, residual)`` is x W^T + b + residual,
 each [R, out] and as few operations as can be.
 """
@@ -30,11 +30,10 @@ class Plain:
         self.W, self.b = W.t(), b
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.mm(x, self.W)
+        return torch.mm(x, self.W) if self.b is None else torch.addmm(self.b, x, self.W)
 
     def relu(self, x: Tensor) -> Tensor:
-        y = self(x) if self.b is None else torch.addmm(self.b, x, self.W)
-        return y.relu_()
+        return self(x).relu_()
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         y = torch.addmm(residual, x, self.W)
@@ -49,7 +48,7 @@ class Packed:
         self.W = torch.ops.mkldnn._reorder_linear_weight(W.contiguous(), rows)
         self.b = b
         # A float32 product with a single row only waits for the memory: blocks are of no use.
-        self.single = Plain(W) if W.dtype == torch.float32 else None
+        self.single = Plain(W, b) if W.dtype == torch.float32 else None
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.single is not None and len(x) == 1:

@@ -1,12 +1,15 @@
 """Byte-pair encoding shared by both languages (5.1), by SentencePiece: text in, ids out."""
 
 import io
+import json
 import os
 import re
 import unicodedata
+import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -31,12 +34,7 @@ class Tokenizer:
 
     def __init__(self, proto: bytes) -> None:
         self.proto = proto
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(proto)
-        except RuntimeError:
-            raise ValueError("not a SentencePiece model, or a damaged one") from None
-        p = self._processor
+        self._processor = p = _processor(proto)
         found = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
         if found != SPECIAL:
             raise ValueError(
@@ -47,8 +45,9 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
         """Read a ``.model`` file; OSError or ValueError names it when that fails."""
+        content = Path(path).read_bytes()
         try:
-            return cls(Path(path).read_bytes())
+            return PairTokenizer(content) if content.startswith(b"PK") else cls(content)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -59,6 +58,10 @@ class Tokenizer:
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
         return self._processor.encode([_one_line(sentence) for sentence in sentences])
+
+    def encode_target(self, sentences: list[str]) -> list[list[int]]:
+        """As ``encode``, of sentences in the target language."""
+        return self.encode(sentences)
 
     def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
         """As ``encode``, but each merge of pieces is left out with probability ``dropout``.
@@ -83,6 +86,72 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """The vocabulary's spelling of each id; a piece that begins a word starts with U+2581."""
         return [self._processor.id_to_piece(i) for i in ids]
+
+
+class PairTokenizer(Tokenizer):
+    """Two SentencePiece models and one vocabulary over both, as Marian's models have them.
+
+    A source is split by the first model, a translation joined by the second; ``pieces`` is the
+    vocabulary, our special ones first. ``proto`` is a zip of the three.
+    """
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+        try:
+            with zipfile.ZipFile(io.BytesIO(proto)) as content:
+                models = [content.read(name) for name in ("source.spm", "target.spm")]
+                self._pieces: list[str] = json.loads(content.read("pieces.json"))
+            self._source, self._target = map(_processor, models)
+        except (zipfile.BadZipFile, KeyError, ValueError):
+            raise ValueError("not a pair of SentencePiece models, or a damaged one") from None
+        self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+
+    @classmethod
+    def make(cls, source: bytes, target: bytes, pieces: list[str]) -> "PairTokenizer":
+        """Of two ``.spm`` files and the vocabulary, special pieces first."""
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as content:
+            for name, data in (
+                ("source.spm", source),
+                ("target.spm", target),
+                ("pieces.json", json.dumps(pieces, ensure_ascii=False).encode()),
+            ):
+                content.writestr(zipfile.ZipInfo(name), data)  # of no date: equal bytes
+        return cls(stream.getvalue())
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        return self._encode(self._source, sentences)
+
+    def encode_target(self, sentences: list[str]) -> list[list[int]]:
+        return self._encode(self._target, sentences)
+
+    def _encode(self, processor: Any, sentences: list[str]) -> list[list[int]]:
+        rows = processor.encode([_one_line(text) for text in sentences], out_type=str)
+        return [[self._ids.get(piece, UNK) for piece in row] for row in rows]
+
+    def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
+        raise ValueError("a tokenizer that was imported cannot leave merges out")
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        rows = [[self._pieces[i] for i in row if i not in SPECIAL] for row in ids]
+        # A piece that the source's model alone has stays as it is spelled.
+        return [self._target.decode_pieces(row).replace("▁", " ").strip() for row in rows]
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self._pieces[i] for i in ids]
+
+
+def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(proto)
+    except RuntimeError:
+        raise ValueError("not a SentencePiece model, or a damaged one") from None
+    return processor
 
 
 def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:

@@ -49,7 +49,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--model",
         action="append",
-        help="model folder or checkpoint (default: the newest under outputs/); "
+        help="model folder or checkpoint, or `latest`, the newest under outputs/ (default); "
         "several times for an ensemble",
     )
     files = parser.add_argument_group("lines and files")
@@ -57,7 +57,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--input", metavar="FILE", help="read lines from FILE")
     add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
     add("--resume", action="store_true", help="go on with an --output that was interrupted")
-    add("--split", action="store_true", help="a line may hold several sentences")
+    add(
+        "--split",
+        action=argparse.BooleanOptionalAction,
+        help="a line may hold several sentences (default: so it may as an argument or at a prompt)",
+    )
     add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
     add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
     add("--json", action="store_true", help="print a JSON object a line, with scores")
@@ -66,7 +70,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     speed = parser.add_argument_group("speed")
     add = speed.add_argument
     add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
-    add("--precision", default="float32", choices=PRECISIONS, help="default float32")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        help="default float32, or what an export is stored in",
+    )
+    add(
+        "--engine",
+        default="mt",
+        choices=("mt", "ctranslate2"),
+        help="what computes: mt (default), or ctranslate2 with a folder written by mt.export, "
+        "whose scores are other ones; it neither samples nor scores",
+    )
     add("--batch-size", type=int, default=64, help="sentences at a time (default 64)")
     add("--workers", type=int, help="batches at a time (default: one for each thread of the CPU)")
     search = parser.add_argument_group("search")
@@ -89,6 +104,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         given += [n for n in ("split", "prefix", "attention", "mbr") if getattr(args, n)]
         if given:
             parser.error(f"--score does not search: leave out --{given[0].replace('_', '-')}")
+    args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
+    if args.engine != "mt":
+        if args.model is None or len(args.model) > 1:
+            parser.error(f"--engine {args.engine} wants one --model, a folder written by mt.export")
+        for name in ("score", "tokens", "attention", "samples", "mbr"):
+            if getattr(args, name):
+                parser.error(f"--{name} is not for --engine {args.engine}")
     return args
 
 
@@ -148,6 +170,24 @@ def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
     return stream
 
 
+def load(args: argparse.Namespace) -> Translator:
+    if args.engine == "mt":
+        return Translator.load(args.model, args.device, args.precision, args.workers)
+    from mt.exports import install
+
+    try:
+        from mt.exports.ctranslate2 import Engine
+
+        return Engine(args.model[0], args.device, args.precision, args.workers)
+    except ImportError as error:
+        raise ValueError(f"--engine {args.engine} ({error}): {install(args.engine)}") from None
+
+
+def digest(model: str, engine: str) -> str:
+    file = Path(model) / "model.bin" if engine == "ctranslate2" else model
+    return checkpoint.digest(file)
+
+
 def open_output(
     args: argparse.Namespace, options: SearchOptions, stack: ExitStack
 ) -> Stream | ResumableFile:
@@ -162,9 +202,9 @@ def open_output(
         return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))
     if args.score is not None and not Path(args.score).is_file():
         raise ValueError(f"{args.score}: --score with --output needs a regular file")
-    settings = ("precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
+    settings = ("engine", "precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
     identity = {
-        "model": [checkpoint.digest(model) for model in args.model],
+        "model": [digest(model, args.engine) for model in args.model],
         "score": None if args.score is None else checkpoint.digest(args.score),
         **asdict(options),
         **{name: getattr(args, name) for name in settings},
@@ -175,13 +215,17 @@ def open_output(
 def run(args: argparse.Namespace) -> None:
     options = search_options(args)  # wrong options show at once
     check_batch_size(args.batch_size)
-    if args.model is None:
-        args.model = [str(checkpoint.latest())]
-        print(f"mt.translate: model {args.model[0]}", file=sys.stderr)
+    asked = args.model or [None]
+    args.model = [str(checkpoint.find(name)) for name in asked]
+    for name, path in zip(asked, args.model, strict=True):
+        if name in (None, "latest"):
+            print(f"mt.translate: model {path}", file=sys.stderr)
     with ExitStack() as stack:
         source = None if args.sentences else open_input(args.input, stack)
+        if args.split is None:  # what people type, not a corpus
+            args.split = args.score is None and (source is None or source.isatty())
         targets = None if args.score is None else opened_targets(args.score, stack)
-        translator = Translator.load(args.model, args.device, args.precision, args.workers)
+        translator = load(args)
         output = open_output(args, options, stack)  # behind what may fail: it begins a new file
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
         if source is None:  # what the shell gave that is not UTF-8 becomes a question mark
@@ -189,7 +233,7 @@ def run(args: argparse.Namespace) -> None:
             blocks = iter([texts])
         else:
             if source.isatty():
-                print("mt.translate: one sentence a line, Ctrl-D to end", file=sys.stderr)
+                print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
             whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
             blocks = read_blocks(source, args.input or "standard input", whole)
         update = progress(file, stack)

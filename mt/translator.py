@@ -54,8 +54,18 @@ class Translation:
 
     @property
     def log_prob(self) -> float:
-        """Natural logarithm of P(text | source): the sum over the parts, 0 for a blank source."""
+        """Natural logarithm of P(text | source): the sum over the parts, 0 for a blank source.
+
+        NaN of an engine that does not tell.
+        """
+        if not all(part.log_probs for part in self.parts):
+            return math.nan
         return sum(log_p for part in self.parts for log_p in part.log_probs)
+
+    def upper(self) -> "Translation":
+        """The same in capitals; its parts are as the model gave them."""
+        n_best = tuple((text.upper(), score) for text, score in self.n_best)
+        return replace(self, text=self.text.upper(), n_best=n_best)
 
 
 class Translator:
@@ -76,33 +86,34 @@ class Translator:
         precision: str = "float32",
         workers: int = 1,
     ) -> None:
-        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-            raise ValueError(f"workers={workers!r}: must be a whole number of at least 1")
         models = [model] if isinstance(model, Transformer) else list(model)
         if not models:
             raise ValueError("no model to translate with")
         self.decoders = [Decoder(each, precision) for each in models]
         self.model = self.decoders[0] if len(models) == 1 else Ensemble(self.decoders)
+        self.exact = precision == "float32"  # a result does not depend on its batch
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.name = name
-        self.workers = workers
+        self.workers = check_workers(workers)
 
     @classmethod
     def load(
         cls,
-        path: Path | Sequence[Path],
+        path: Path | Sequence[Path] | None = None,
         device: str = "auto",
         precision: str = "float32",
         workers: int | None = None,
     ) -> "Translator":
         """A translator from a model folder or checkpoint, or from several, as an ensemble.
 
-        ``device`` is cpu, cuda, cuda:1 or auto; ``precision`` float32, bfloat16 or int8;
-        ``workers`` None is one for each of torch's threads on the CPU, and 1 elsewhere.
+        Without a ``path``, or with ``latest``, it is the newest under outputs/. ``device`` is cpu,
+        cuda, cuda:1 or auto; ``precision`` float32, bfloat16 or int8; ``workers`` None is one for
+        each of torch's threads on the CPU, and 1 elsewhere.
         Raises FileNotFoundError or ValueError that says what is wrong with a folder or an option.
         """
-        paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+        names = [path] if path is None or isinstance(path, str | os.PathLike) else path
+        paths = [checkpoint.find(name) for name in names]
         if not paths:
             raise ValueError("no model to translate with")
         where = pick_device(device)
@@ -136,8 +147,9 @@ class Translator:
         """One Translation for each line, in order.
 
         ``options`` or single ``settings`` of SearchOptions by name say how to search. ``prefixes``,
-        one a line, are how the translations begin. With ``split`` a line may hold several
-        sentences, which are translated one by one. ``batch_size`` counts sentences;
+        one a line, are how the translations begin. With ``split`` a line is as people type: it may
+        hold several sentences, which are translated one by one, and one in capitals throughout is
+        translated as if it were not, and in capitals again then. ``batch_size`` counts sentences;
         ``on_progress`` is called after each batch with the number of sentences in it (parts of
         long ones; blank ones cost nothing and are not counted).
 
@@ -148,6 +160,11 @@ class Translator:
             raise TypeError("translate wants a list of lines; for one text there is translate_text")
         check_batch_size(batch_size)
         texts = [splitting.sentences(line) if split else [line] for line in sentences]
+        shouted = [split and splitting.is_shouted(line) for line in sentences]
+        texts = [
+            [text.capitalize() for text in each] if loud else each
+            for each, loud in zip(texts, shouted, strict=True)
+        ]
         encoded = iter(self.tokenizer.encode(list(itertools.chain.from_iterable(texts))))
         sources: list[list[int]] = []  # of every part of every line
         first: list[int] = []  # where each line's parts begin
@@ -160,7 +177,7 @@ class Translator:
             _check_lines(prefixes=prefixes)
             if len(prefixes) != len(sentences):
                 raise ValueError(f"{len(prefixes)} prefixes for {len(sentences)} sentences")
-            forced = self.tokenizer.encode(list(prefixes))
+            forced = self.tokenizer.encode_target(list(prefixes))
             for text in {text for text, ids in zip(prefixes, forced, strict=True) if UNK in ids}:
                 log.warning(f"the prefix {text!r} is not in the vocabulary and will not come whole")
             for start, ids in zip(first, forced, strict=True):
@@ -171,12 +188,7 @@ class Translator:
         wanted = replace(options, n_best=options.width) if options.mbr else options
 
         def find(batch: list[int]) -> list[list[Hypothesis]]:
-            found = search(
-                self.model,
-                self._pad([sources[i] for i in batch]),
-                wanted,
-                [begin[i] for i in batch],
-            )
+            found = self.search([sources[i] for i in batch], wanted, [begin[i] for i in batch])
             return [self._by_risk(h, options) for h in found] if options.mbr else found
 
         lengths = [len(ids) + 1 for ids in sources]
@@ -189,10 +201,17 @@ class Translator:
             outputs = [hypotheses[0].ids for hypotheses in found]
             weights = self._attention(sources, outputs, batch_size)
         bounds = itertools.pairwise([*first, len(sources)])
-        return [
+        joined = [
             self._join(line, sources[start:end], found[start:end], weights[start:end])
             for line, (start, end) in zip(sentences, bounds, strict=True)
         ]
+        return [each.upper() if loud else each for each, loud in zip(joined, shouted, strict=True)]
+
+    def search(
+        self, sources: list[list[int]], options: SearchOptions, begin: list[list[int]]
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, best first, which begin with the ids of ``begin``."""
+        return search(self.model, self._pad(sources), options, begin)
 
     def translate_text(self, text: str, **arguments: Any) -> str:
         """A text of any length, sentence by sentence, with its line breaks where they were."""
@@ -217,7 +236,7 @@ class Translator:
         if len(sources) != len(targets):
             raise ValueError(f"{len(sources)} sources and {len(targets)} targets: not pairs")
         inputs = self.tokenizer.encode(list(sources))
-        outputs = self.tokenizer.encode(list(targets))
+        outputs = self.tokenizer.encode_target(list(targets))
         longest = max((len(ids) for ids in inputs + outputs), default=0)
         if longest > self.max_length:
             log.warning(
@@ -276,7 +295,7 @@ class Translator:
         """What ``find`` gives for every source, computed with those of like length together."""
         found: list[Any] = [None] * len(lengths)
         workers = min(self.workers, math.ceil(len(lengths) / LEAST))
-        if workers > 1 and self.decoders[0].precision == "float32":  # else results would change
+        if workers > 1 and self.exact:  # else results would change
             batch_size = min(batch_size, math.ceil(len(lengths) / workers))
         batches = list(_batches(lengths, width, batch_size))
 
@@ -378,8 +397,17 @@ def _batches(lengths: list[int], width: int, batch_size: int) -> Iterator[list[i
 
 
 def check_batch_size(batch_size: object) -> None:
-    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: must be a whole number of at least 1")
+    _check_count("batch_size", batch_size)
+
+
+def check_workers(workers: int) -> int:
+    _check_count("workers", workers)
+    return workers
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
 
 
 def _check_lines(**lists: object) -> None:

@@ -273,12 +273,14 @@ def test_the_newest_model_is_used_and_named(
     for age, name in ((200, "old"), (100, "new"), (300, "older")):
         folder = tmp_path / "outputs" / name / "run" / "model"
         with torch.no_grad():
-            loaded.model.embedding.weight[10:] += 0.05
+            loaded.model.embedding.weight[10:] = loaded.model.embedding.weight[10:].roll(7, 0)
         checkpoint.save(folder, loaded.model, loaded.tokenizer, 40, ["en", "de"], {})
         os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
     done = run_translate("--beam-size", "1", "the bear")
     assert done.code == 0
     assert done.err == "mt.translate: model outputs/new/run/model\n"
+    assert run_translate("--model", "latest", "--beam-size", "1", "the bear") == done
+    assert Translator.load().translate(["the bear"], beam_size=1)[0].text == done.out.strip()
     newest = Translator.load(tmp_path / "outputs/new/run/model")
     assert done.out == newest.translate(["the bear"], beam_size=1)[0].text + "\n"
 

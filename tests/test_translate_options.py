@@ -106,8 +106,15 @@ def test_a_prefix_begins_every_line(run: Translate) -> None:
 def test_split_translates_the_sentences_of_a_line(run: Translate, translator: Translator) -> None:
     line = " ".join(LINES[:3])
     expected = " ".join(result.text for result in translator.translate(LINES[:3]))
-    assert run("--split", line, "") == Done(0, f"{expected}\n\n", "")
-    assert run(line, "").out != f"{expected}\n\n"
+    whole = f"{translator.translate([line])[0].text}\n\n"
+    assert whole != f"{expected}\n\n"
+    for default, arguments, stdin in (
+        (True, [line, ""], b""),  # as people type
+        (False, [], f"{line}\n\n".encode()),  # as a corpus has it
+    ):
+        assert run("--split", *arguments, stdin=stdin) == Done(0, f"{expected}\n\n", "")
+        assert run("--no-split", *arguments, stdin=stdin) == Done(0, whole, "")
+        assert run(*arguments, stdin=stdin) == Done(0, f"{expected}\n\n" if default else whole, "")
 
 
 # Speed

@@ -384,3 +384,18 @@ def test_parts_tell_the_pieces(babbling: Translator) -> None:
     assert part.source == tuple(babbling.tokenizer.pieces(babbling.tokenizer.encode(["A door"])[0]))
     assert "".join(part.output).replace("▁", " ").split() == result.text.split()
     assert sum(part.log_probs) / ((5 + result.tokens) / 6) ** 0.6 == pytest.approx(result.score)
+
+
+def test_what_is_typed_in_capitals_is_translated_in_small_letters_and_has_capitals_again(
+    babbling: Translator,
+) -> None:
+    line = "Where do you live? My friend is here."
+    settings: dict[str, Any] = {"beam_size": 2, "n_best": 2}
+    [plain] = babbling.translate(["Where do you live? My friend is here."], split=True, **settings)
+    [loud] = babbling.translate([line.upper()], split=True, **settings)
+    assert loud.source == line.upper()
+    assert loud.text == plain.text.upper() != plain.text
+    assert loud.n_best == tuple((text.upper(), score) for text, score in plain.n_best)
+    assert loud.parts == plain.parts
+    whole = babbling.translate([line.upper()], **settings)
+    assert whole[0].parts != loud.parts  # a corpus is translated as it is

@@ -1,0 +1,65 @@
+"""What the exports share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.checkpoint import LoadedModel
+from mt.marian import MarianTransformer
+from mt.model import positional_encoding
+from mt.search import MAX_EXTRA, NEVER
+from mt.tokenizer import Tokenizer
+
+IMPOSSIBLE = -1e4  # added to the logit of what never stands in a translation; float16 holds it
+
+
+def check(loaded: LoadedModel, engine: str, learned: bool = True, imported: bool = False) -> None:
+    """ValueError for a model that the engine cannot be given: it says which and why."""
+    config: dict[str, Any] = loaded.model.config
+    if config["d_k"] * config["h"] != config["d_model"]:
+        raise ValueError(f"{loaded.path}: d_k={config['d_k']}, {engine}'s is d_model / h")
+    if config["learned_positions"] is not None and not learned:
+        raise ValueError(f"{loaded.path}: learned positions, {engine}'s are sinusoids")
+    if isinstance(loaded.model, MarianTransformer) and not imported:
+        raise ValueError(f"{loaded.path}: an imported model: convert the one it comes from")
+
+
+def longest(loaded: LoadedModel) -> int:
+    """Positions that an input or output of the model may need, bos or eos among them."""
+    return max(512, int(loaded.config["max_length"]) + MAX_EXTRA + 2)
+
+
+def positions(loaded: LoadedModel) -> Tensor:
+    """[longest, d_model]; beyond those that are learned the last one stands for all."""
+    at = torch.arange(longest(loaded))
+    if loaded.model.positions is None:
+        return positional_encoding(at, loaded.model.d_model)
+    learned = loaded.model.positions.weight.detach()
+    return learned[at.clamp(max=len(learned) - 1)]
+
+
+def never(loaded: LoadedModel) -> Tensor:
+    """[V] to add to the logits: pad, unk and bos do not come."""
+    bias = torch.zeros(len(loaded.model.embedding.weight))
+    bias[:NEVER] = IMPOSSIBLE
+    return bias
+
+
+def pieces(tokenizer: Tokenizer) -> list[str]:
+    """The whole vocabulary."""
+    return tokenizer.pieces(list(range(tokenizer.vocab_size)))
+
+
+class OurTokens:
+    """The side of an engine that is our own tokenizer."""
+
+    tokenizer: Tokenizer
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Ids without eos."""
+        return self.tokenizer.encode(list(sentences))
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        return self.tokenizer.decode([list(row) for row in ids])
