@@ -424,6 +424,8 @@ def test_a_large_vocabulary_has_larger_ids(cache: Path) -> None:
         def encode(self, sentences: list[str]) -> list[list[int]]:
             return [[69_999, len(sentence)] for sentence in sentences]
 
+        encode_target = encode
+
     prepared = corpus.prepare(Listed(PAIRS), "train", Large(), Cleaning(), cache)
     src, _ = prepared.fetch([1])
     assert src[0].tolist() == [69_999, len(PAIRS[1][0])]

@@ -92,7 +92,7 @@ def test_it_does_not_matter_where_the_lines_come_from(
     if way == "pipe":
         done = greedy("--output", "out", "--resume", stdin=text(LINES))
     else:
-        done = greedy("--output", "out", "--resume", *LINES)
+        done = greedy("--output", "out", "--resume", "--no-split", *LINES)  # as lines of a file
     assert done == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
 
