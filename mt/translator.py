@@ -62,11 +62,6 @@ class Translation:
             return math.nan
         return sum(log_p for part in self.parts for log_p in part.log_probs)
 
-    def upper(self) -> "Translation":
-        """The same in capitals; its parts are as the model gave them."""
-        n_best = tuple((text.upper(), score) for text, score in self.n_best)
-        return replace(self, text=self.text.upper(), n_best=n_best)
-
 
 class Translator:
     """Translates sentences with one model, or with several as an ensemble.
@@ -160,18 +155,18 @@ class Translator:
             raise TypeError("translate wants a list of lines; for one text there is translate_text")
         check_batch_size(batch_size)
         texts = [splitting.sentences(line) if split else [line] for line in sentences]
-        shouted = [split and splitting.is_shouted(line) for line in sentences]
-        texts = [
-            [text.capitalize() for text in each] if loud else each
-            for each, loud in zip(texts, shouted, strict=True)
-        ]
-        encoded = iter(self.tokenizer.encode(list(itertools.chain.from_iterable(texts))))
+        parts = list(itertools.chain.from_iterable(texts))
+        shouted = [split and splitting.is_shouted(text) for text in parts]
+        quiet = [t.capitalize() if loud else t for t, loud in zip(parts, shouted, strict=True)]
+        encoded = iter(zip(quiet, self.tokenizer.encode(quiet), shouted, strict=True))
         sources: list[list[int]] = []  # of every part of every line
+        capitals: list[bool] = []  # whether it is in capitals throughout
         first: list[int] = []  # where each line's parts begin
         for texts_of_line in texts:
             first.append(len(sources))
-            for text in texts_of_line:
-                sources += self._split(next(encoded), text)
+            for text, ids, loud in itertools.islice(encoded, len(texts_of_line)):
+                sources += self._split(ids, text)
+                capitals += [loud] * (len(sources) - len(capitals))
         begin: list[list[int]] = [[] for _ in sources]
         if prefixes is not None:
             _check_lines(prefixes=prefixes)
@@ -201,11 +196,12 @@ class Translator:
             outputs = [hypotheses[0].ids for hypotheses in found]
             weights = self._attention(sources, outputs, batch_size)
         bounds = itertools.pairwise([*first, len(sources)])
-        joined = [
-            self._join(line, sources[start:end], found[start:end], weights[start:end])
+        return [
+            self._join(
+                line, sources[start:end], found[start:end], weights[start:end], capitals[start:end]
+            )
             for line, (start, end) in zip(sentences, bounds, strict=True)
         ]
-        return [each.upper() if loud else each for each, loud in zip(joined, shouted, strict=True)]
 
     def search(
         self, sources: list[list[int]], options: SearchOptions, begin: list[list[int]]
@@ -253,7 +249,7 @@ class Translator:
         found = self._run(find, lengths, 1, batch_size, on_progress)
         return [
             replace(
-                self._join(source, [ids], [best], [None]),
+                self._join(source, [ids], [best], [None], [False]),
                 text=target,
                 n_best=((target, best[0].score),),
             )
@@ -343,13 +339,14 @@ class Translator:
         sources: list[list[int]],
         found: list[list[Hypothesis]],
         weights: Sequence[Tensor | None],
+        capitals: Sequence[bool],
     ) -> Translation:
         if not sources:
             return Translation(line, "", 0.0, 0, (("", 0.0),))
         ranks = range(min(map(len, found)))
         n_best = tuple(
             (
-                " ".join(self._texts([part[rank].ids for part in found])),
+                self._text([part[rank].ids for part in found], capitals),
                 sum(part[rank].score for part in found) / len(found),
             )
             for rank in ranks
@@ -380,6 +377,10 @@ class Translator:
 
         lengths = [max(len(a), len(b)) + 1 for a, b in zip(sources, outputs, strict=True)]
         return self._run(look, lengths, 1, batch_size, None)
+
+    def _text(self, ids: list[list[int]], capitals: Sequence[bool]) -> str:
+        texts = zip(self._texts(ids), capitals, strict=True)
+        return " ".join(text.upper() if loud else text for text, loud in texts)
 
     def _texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.

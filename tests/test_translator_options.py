@@ -397,5 +397,8 @@ def test_what_is_typed_in_capitals_is_translated_in_small_letters_and_has_capita
     assert loud.text == plain.text.upper() != plain.text
     assert loud.n_best == tuple((text.upper(), score) for text, score in plain.n_best)
     assert loud.parts == plain.parts
+    [mixed] = babbling.translate(["Where do you live? MY FRIEND IS HERE."], split=True)
+    alone = [each.text for each in babbling.translate(["Where do you live?", "My friend is here."])]
+    assert mixed.text == f"{alone[0]} {alone[1].upper()}"
     whole = babbling.translate([line.upper()], **settings)
     assert whole[0].parts != loud.parts  # a corpus is translated as it is
