@@ -101,15 +101,19 @@ class Decoder:
         end = position + ids.shape[1]
         table = self.positions  # which another thread may be replacing
         if end > len(table):
-            positions = torch.arange(2 * end + 100)
-            if self.learned is None:
-                table = positional_encoding(positions, self.d_model)
-            else:  # those behind the last are like it
-                table = self.learned[positions.clamp(max=len(self.learned) - 1)]
+            table = position_table(self.learned, 2 * end + 100, self.d_model)
             table = self.positions = table.to(self.device, self.dtype)
         x = torch.embedding(self.embedding, ids)
         x = torch.add(table[position:end], x, alpha=math.sqrt(self.d_model))
         return x.flatten(0, 1)
+
+
+def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
+    """The first n positions [n, d_model]: sinusoids, or those learned, the last again behind it."""
+    positions = torch.arange(n)
+    if learned is None:
+        return positional_encoding(positions, d_model)
+    return learned[positions.clamp(max=len(learned) - 1)]
 
 
 class State:

@@ -44,9 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exports": {
         "batching",
         "checkpoint",
+        "inference",
         "marian",
         "metrics",
-        "model",
         "search",
         "tokenizer",
         "translator",

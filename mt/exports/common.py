@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from mt.checkpoint import LoadedModel
+from mt.inference import position_table
 from mt.marian import MarianTransformer
-from mt.model import positional_encoding
 from mt.search import MAX_EXTRA, NEVER
 from mt.tokenizer import Tokenizer
 
@@ -33,11 +33,9 @@ def longest(loaded: LoadedModel) -> int:
 
 def positions(loaded: LoadedModel) -> Tensor:
     """[longest, d_model]; beyond those that are learned the last one stands for all."""
-    at = torch.arange(longest(loaded))
-    if loaded.model.positions is None:
-        return positional_encoding(at, loaded.model.d_model)
-    learned = loaded.model.positions.weight.detach()
-    return learned[at.clamp(max=len(learned) - 1)]
+    model = loaded.model
+    learned = None if model.positions is None else model.positions.weight.detach()
+    return position_table(learned, longest(loaded), model.d_model)
 
 
 def never(loaded: LoadedModel) -> Tensor:

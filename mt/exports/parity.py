@@ -59,10 +59,10 @@ def check(
         outputs = zip(batch, engine.greedy(batch), strict=True)
         theirs += [output[: len(source) + MAX_EXTRA] for source, output in outputs]
     texts = [translator.tokenizer.decode(each) for each in (ours, theirs)]
-    for ids_, ours_, theirs_ in zip(theirs, texts[1], engine.decode(theirs), strict=True):
-        if ours_.split() != theirs_.split():
-            spelled = translator.tokenizer.pieces(ids_)
-            raise Difference(f"{spelled} is {theirs_!r} by its tokenizer, {ours_!r} by ours")
+    for output, a_text, b_text in zip(theirs, texts[1], engine.decode(theirs), strict=True):
+        if a_text.split() != b_text.split():
+            spelled = translator.tokenizer.pieces(output)
+            raise Difference(f"{spelled} is {b_text!r} by its tokenizer, {a_text!r} by ours")
     differing = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]]
     scores = [bleu(each, list(references)) for each in texts]
     likeness = bleu(texts[1], texts[0]).value if differing else 100.0
