@@ -25,7 +25,8 @@ from mt import checkpoint, cli, compare, corpus, metrics, pictures
 from mt import report as reports
 from mt.search import SearchOptions
 from mt.sources import SPLITS, make_source
-from mt.translator import Translation, Translator, default_workers, pick_device
+from mt.translation import Translation
+from mt.translator import Translator, default_workers, pick_device
 
 log = logging.getLogger("mt.evaluate")
 

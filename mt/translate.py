@@ -21,7 +21,8 @@ from mt import checkpoint
 from mt.files import ResumableFile, Stream, count_lines, read_blocks
 from mt.precision import PRECISIONS
 from mt.search import SearchOptions
-from mt.translator import Translation, Translator, check_batch_size
+from mt.translation import Translation
+from mt.translator import Translator, check_batch_size
 
 OPTIONS = {  # of SearchOptions, and what --help says
     "beam_size": "hypotheses kept; 1 is greedy (default 4)",

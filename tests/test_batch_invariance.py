@@ -10,7 +10,8 @@ from conftest import SHARED
 
 from mt import phrasebook
 from mt.search import SearchOptions
-from mt.translator import Translation, Translator
+from mt.translation import Translation
+from mt.translator import Translator
 
 TATOEBA = SHARED / "data" / "tatoeba" / "test_v2020-07-28.en.gz"
 

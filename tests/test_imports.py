@@ -49,9 +49,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metrics",
         "search",
         "tokenizer",
+        "translation",
         "translator",
     },
     "export": {"checkpoint", "exports", "phrasebook", "sources", "translator"},
+    "translation": set(),
     "translator": {
         "tokenizer",
         "batching",
@@ -61,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metrics",
         "checkpoint",
         "model",
+        "translation",
     },
     "noise": set(),
     "datamodule": {"tokenizer", "sources", "corpus", "batching", "noise", "processes"},
@@ -106,9 +109,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "search",
         "sources",
+        "translation",
         "translator",
     },
-    "translate": {"checkpoint", "exports", "translator", "search", "files", "precision"},
+    "translate": {
+        "checkpoint",
+        "exports",
+        "translation",
+        "translator",
+        "search",
+        "files",
+        "precision",
+    },
 }
 ENTRY_POINTS = {"train", "evaluate", "translate", "export", "import_marian"}
 

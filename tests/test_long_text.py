@@ -8,7 +8,8 @@ from conftest import PAIRS, babbler
 
 from mt import splitting
 from mt.tokenizer import Tokenizer
-from mt.translator import Translation, Translator
+from mt.translation import Translation
+from mt.translator import Translator
 
 SENTENCES = [pair[0] for pair in PAIRS]
 

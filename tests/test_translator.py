@@ -18,7 +18,8 @@ from mt import tokenizer as tokenizers
 from mt.model import Transformer
 from mt.search import SearchOptions, search
 from mt.tokenizer import Tokenizer
-from mt.translator import Translation, Translator, pick_device
+from mt.translation import Translation
+from mt.translator import Translator, pick_device
 
 SENTENCES = [
     f"{subject} {verb} {thing} {when}."

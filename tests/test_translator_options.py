@@ -17,7 +17,8 @@ from mt.batching import BOS, EOS
 from mt.inference import Decoder
 from mt.search import SearchOptions
 from mt.tokenizer import Tokenizer
-from mt.translator import Translation, Translator
+from mt.translation import Translation
+from mt.translator import Translator
 
 LINES = [pair[0] for pair in phrasebook.phrases()][:40:2]
 

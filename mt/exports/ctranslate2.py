@@ -20,7 +20,8 @@ from mt.checkpoint import LoadedModel
 from mt.exports.common import OurTokens, check, never, pieces, positions
 from mt.search import BOS, EOS, MAX_EXTRA, UNK, Hypothesis, SearchOptions
 from mt.tokenizer import Tokenizer
-from mt.translator import Translation, Translator, check_workers, default_workers, pick_device
+from mt.translation import Translation
+from mt.translator import Translator, check_workers, default_workers, pick_device
 
 PRECISIONS = ("float32", "float16", "int8", "int8_bfloat16")
 FILES = ("model.bin", "mt.json", "tokenizer.model")
