@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mt import checkpoint, phrasebook
+from mt import checkpoint, errors, phrasebook
 from mt.checkpoint import LoadedModel
 from mt.exports import install, parity
 from mt.sources import read_lines
@@ -144,22 +144,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    try:
-        about = run(args)
-    except KeyboardInterrupt:
-        return 130
-    except (ValueError, OSError) as error:
-        if os.environ.get("MT_TRACEBACK"):
-            raise
-        print(f"mt.export: error: {error}", file=sys.stderr)
-        return 2
+    return errors.status("mt.export", lambda: tell(args.out, run(args)))
+
+
+def tell(out: Path, about: dict[str, Any]) -> None:
     print(
-        f"{args.out}: {about['format']}, {about['precision']}, {about['bytes'] / 1e6:.1f} MB; "
+        f"{out}: {about['format']}, {about['precision']}, {about['bytes'] / 1e6:.1f} MB; "
         f"computed in {about['computed in']}, "
         f"{about['equal greedy outputs']} of {about['sentences']} greedy translations are ours, "
         f"BLEU {about['BLEU of the export']}, ours {about['BLEU of ours']} ({about['signature']})"
     )
-    return 0
 
 
 if __name__ == "__main__":

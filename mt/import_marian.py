@@ -7,7 +7,6 @@ to read it but what mt needs anyway.
 
 import argparse
 import json
-import os
 import pickle
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from mt import checkpoint, marian
+from mt import checkpoint, errors, marian
 from mt.tokenizer import PairTokenizer
 
 COUNTS = ["vocab_size", "d_model", "pad_token_id", "eos_token_id", "decoder_start_token_id"]
@@ -117,19 +116,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("out", metavar="OUT", type=Path, help="model folder to write; it must not be there")
     add("--languages", nargs=2, metavar=("FROM", "TO"), help="default: what the folder says")
     args = parser.parse_args(argv)
-    try:
+
+    def run() -> None:
         if args.out.exists():
             raise FileExistsError(f"{args.out}: is there already: name another folder")
         parameters = convert(args.folder, args.out, args.languages)
-    except KeyboardInterrupt:
-        return 130
-    except (ValueError, OSError) as error:
-        if os.environ.get("MT_TRACEBACK"):
-            raise
-        print(f"mt.import_marian: error: {error}", file=sys.stderr)
-        return 2
-    print(f"{args.out}: {parameters:,} parameters")
-    return 0
+        print(f"{args.out}: {parameters:,} parameters")
+
+    return errors.status("mt.import_marian", run)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mt import checkpoint
+from mt import checkpoint, errors
 from mt.files import ResumableFile, Stream, count_lines, read_blocks
 from mt.precision import PRECISIONS
 from mt.search import SearchOptions
@@ -304,29 +304,19 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(format="mt.translate: %(message)s", stream=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as the input is, whatever the locale
-    try:
-        run(args)
-    except BrokenPipeError:  # the reader, say `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        return 130
-    except (ValueError, OSError) as error:
-        if os.environ.get("MT_TRACEBACK"):
-            raise
-        print(f"mt.translate: error: {error}", file=sys.stderr)
-        return 2
-    except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
-        if (
-            os.environ.get("MT_TRACEBACK")
-            or "memory" not in f"{type(error).__name__} {error}".lower()
-        ):
-            raise
-        print(
-            "mt.translate: error: out of memory: give a smaller --batch-size or --beam-size",
-            file=sys.stderr,
-        )
-        return 2
-    return 0
+
+    def run_or_say_why() -> None:
+        try:
+            run(args)
+        except BrokenPipeError:  # the reader, say `head`, has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
+            if "memory" not in f"{type(error).__name__} {error}".lower():
+                raise
+            remedy = "give a smaller --batch-size or --beam-size"
+            raise ValueError(f"out of memory: {remedy}") from error
+
+    return errors.status("mt.translate", run_or_say_why)
 
 
 if __name__ == "__main__":

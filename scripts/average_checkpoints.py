@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mt import checkpoint
+from mt import checkpoint, errors
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -15,7 +15,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("checkpoints", nargs="+", help="RUN/checkpoints/*.ckpt of one run")
     parser.add_argument("--output", required=True, help="the model folder to write")
     args = parser.parse_args(argv)
-    try:
+
+    def run() -> None:
         if Path(args.output).exists():
             raise FileExistsError(f"{args.output} exists already")
         loaded = checkpoint.load(args.checkpoints[-1])
@@ -29,11 +30,9 @@ def main(argv: list[str] | None = None) -> int:
             loaded.config["languages"],
             {"averaged checkpoints": names},
         )
-    except (ValueError, OSError) as error:
-        print(f"average_checkpoints: error: {error}", file=sys.stderr)
-        return 2
-    print(f"{args.output}: the mean of {len(args.checkpoints)} checkpoints")
-    return 0
+        print(f"{args.output}: the mean of {len(args.checkpoints)} checkpoints")
+
+    return errors.status("average_checkpoints", run)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": set(),
     "sweep": {"model", "processes", "runs"},
     "cli": set(),
+    "errors": set(),
     "sources": {"phrasebook"},
     "corpus": {"tokenizer", "sources"},
     "checkpoint": {"marian", "model", "tokenizer"},
     "marian": {"model", "search"},
-    "import_marian": {"checkpoint", "marian", "tokenizer"},
+    "import_marian": {"checkpoint", "errors", "marian", "tokenizer"},
     "exports": {
         "batching",
         "checkpoint",
@@ -52,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "translation",
         "translator",
     },
-    "export": {"checkpoint", "exports", "phrasebook", "sources", "translator"},
+    "export": {"checkpoint", "errors", "exports", "phrasebook", "sources", "translator"},
     "translation": set(),
     "translator": {
         "tokenizer",
@@ -114,12 +115,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "translate": {
         "checkpoint",
+        "errors",
         "exports",
-        "translation",
-        "translator",
-        "search",
         "files",
         "precision",
+        "search",
+        "translation",
+        "translator",
     },
 }
 ENTRY_POINTS = {"train", "evaluate", "translate", "export", "import_marian"}
