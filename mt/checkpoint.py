@@ -23,6 +23,7 @@ from mt.model import Transformer
 from mt.tokenizer import Tokenizer
 
 FORMAT = "mt-model-1"
+SHIPPED = Path(__file__).parent / "everyday"  # the model that comes with this package
 FILES = ("model.safetensors", "config.json", "tokenizer.model")
 _PREFIX = "model."  # of the Transformer's weights in a Lightning checkpoint
 
@@ -42,12 +43,14 @@ def save(
     languages: Sequence[str],
     training: dict[str, Any],
     card: str | None = None,
+    search: dict[str, Any] | None = None,
 ) -> None:
     """Write a model folder, whole or not at all; an older one of that name is replaced.
 
     ``max_length`` is the longest source, in tokens without eos, that training admitted;
     ``languages`` are the source's and the target's; ``training`` tells how the model was made
-    and what it scores, in JSON's types; ``card`` is its README.md, None: one that says just this.
+    and what it scores, in JSON's types; ``card`` is its README.md, None: one that says just this;
+    ``search`` are the SearchOptions that suit the model best, by name, where the paper's do not.
     Weights are stored in the type they have, and loaded as float32.
     """
     folder = Path(folder)
@@ -61,6 +64,7 @@ def save(
         "max_length": max_length,
         "model": model.config,
         "training": training,
+        **({"search": search} if search else {}),
     }
     try:
         weights = {name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()}
@@ -110,11 +114,15 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
 
 
 def find(name: str | os.PathLike[str] | None) -> Path:
-    """The model that a user means: None and ``latest`` are the newest, anything else is a path.
+    """The model that a user means: None is SHIPPED, ``latest`` the newest under outputs/.
 
-    FileNotFoundError when there is none.
+    Anything else is a path. FileNotFoundError when there is none.
     """
-    return latest() if name in (None, "latest") else Path(str(name))
+    if name is None:
+        if not SHIPPED.is_dir():
+            raise FileNotFoundError(f"{SHIPPED} is missing: name a model (--model, model_path)")
+        return SHIPPED
+    return latest() if name == "latest" else Path(name)
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:

@@ -26,7 +26,7 @@ from mt import report as reports
 from mt.search import SearchOptions
 from mt.sources import SPLITS, make_source
 from mt.translation import Translation
-from mt.translator import Translator, default_workers, pick_device
+from mt.translator import Translator, default_workers, own_options, pick_device
 
 log = logging.getLogger("mt.evaluate")
 
@@ -91,11 +91,14 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
     if not sizes or len(set(sizes)) < len(sizes):
         raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
-    options = [SearchOptions(size, cfg.search.alpha) for size in sizes]
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
     device = pick_device(str(cfg.device))
     loaded = checkpoint.load(path, device)
+    alpha = cfg.search.alpha
+    if alpha is None:
+        alpha = own_options(loaded.config, str(path)).alpha
+    options = [SearchOptions(size, alpha) for size in sizes]
     translator = Translator(
         loaded.model,
         loaded.tokenizer,

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,8 +25,8 @@ from mt.translation import Translation
 from mt.translator import Translator, check_batch_size
 
 OPTIONS = {  # of SearchOptions, and what --help says
-    "beam_size": "hypotheses kept; 1 is greedy (default 4)",
-    "alpha": "length penalty (default 0.6)",
+    "beam_size": "hypotheses kept; 1 is greedy (default: the model's own, else 4)",
+    "alpha": "length penalty (default: the model's own, else 0.6)",
     "n_best": "print N translations: line number, score, text, by tabs",
     "min_length": "least tokens of a translation",
     "max_length": "most tokens of a translation (default: 50 more than its source)",
@@ -50,8 +50,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--model",
         action="append",
-        help="model folder or checkpoint, or `latest`, the newest under outputs/ (default); "
-        "several times for an ensemble",
+        help="model folder or checkpoint, or `latest`: the newest under outputs/ (default: the one "
+        "that comes with this package); several times for an ensemble",
     )
     files = parser.add_argument_group("lines and files")
     add = files.add_argument
@@ -115,10 +115,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def search_options(args: argparse.Namespace) -> SearchOptions:
-    """ValueError names a value that makes no sense."""
+def search_options(args: argparse.Namespace, own: SearchOptions) -> SearchOptions:
+    """What is given, the rest as the model's own. ValueError names a value that makes no sense."""
     given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
-    return SearchOptions(**given, mbr=args.mbr, attention=args.attention)
+    return replace(own, **given, mbr=args.mbr, attention=args.attention)
 
 
 def render(result: Translation, number: int, args: argparse.Namespace) -> str:
@@ -214,12 +214,12 @@ def open_output(
 
 
 def run(args: argparse.Namespace) -> None:
-    options = search_options(args)  # wrong options show at once
+    search_options(args, SearchOptions())  # wrong options show at once
     check_batch_size(args.batch_size)
     asked = args.model or [None]
     args.model = [str(checkpoint.find(name)) for name in asked]
     for name, path in zip(asked, args.model, strict=True):
-        if name in (None, "latest"):
+        if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
     with ExitStack() as stack:
         source = None if args.sentences else open_input(args.input, stack)
@@ -227,6 +227,7 @@ def run(args: argparse.Namespace) -> None:
             args.split = args.score is None and (source is None or source.isatty())
         targets = None if args.score is None else opened_targets(args.score, stack)
         translator = load(args)
+        options = search_options(args, translator.options)
         output = open_output(args, options, stack)  # behind what may fail: it begins a new file
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
         if source is None:  # what the shell gave that is not UTF-8 becomes a question mark

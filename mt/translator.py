@@ -49,6 +49,7 @@ class Translator:
         name: str = "",
         precision: str = "float32",
         workers: int = 1,
+        options: SearchOptions | None = None,
     ) -> None:
         models = [model] if isinstance(model, Transformer) else list(model)
         if not models:
@@ -60,6 +61,7 @@ class Translator:
         self.max_length = max_length
         self.name = name
         self.workers = check_workers(workers)
+        self.options = options or SearchOptions()  # where a call says nothing else
 
     @classmethod
     def load(
@@ -71,9 +73,9 @@ class Translator:
     ) -> "Translator":
         """A translator from a model folder or checkpoint, or from several, as an ensemble.
 
-        Without a ``path``, or with ``latest``, it is the newest under outputs/. ``device`` is cpu,
-        cuda, cuda:1 or auto; ``precision`` float32, bfloat16 or int8; ``workers`` None is one for
-        each of torch's threads on the CPU, and 1 elsewhere.
+        Without a ``path`` it is the model that comes with this package; ``latest`` is the newest
+        under outputs/. ``device`` is cpu, cuda, cuda:1 or auto; ``precision`` float32, bfloat16 or
+        int8; ``workers`` None is one for each of torch's threads on the CPU, and 1 elsewhere.
         Raises FileNotFoundError or ValueError that says what is wrong with a folder or an option.
         """
         names = [path] if path is None or isinstance(path, str | os.PathLike) else path
@@ -95,6 +97,7 @@ class Translator:
             " + ".join(map(str, paths)),
             precision,
             default_workers(where) if workers is None else workers,
+            own_options(loaded[0].config, str(paths[0])),
         )
 
     def translate(
@@ -110,16 +113,17 @@ class Translator:
     ) -> list[Translation]:
         """One Translation for each line, in order.
 
-        ``options`` or single ``settings`` of SearchOptions by name say how to search. ``prefixes``,
-        one a line, are how the translations begin. With ``split`` a line is as people type: it may
-        hold several sentences, which are translated one by one, and one in capitals throughout is
-        translated as if it were not, and in capitals again then. ``batch_size`` counts sentences;
-        ``on_progress`` is called after each batch with the number of sentences in it (parts of
-        long ones; blank ones cost nothing and are not counted).
+        ``options`` say how to search, or single ``settings`` of SearchOptions by name, the others
+        being the model's own. ``prefixes``, one a line, are how the translations begin. With
+        ``split`` a line is as people type: it may hold several sentences, which are translated one
+        by one, and one in capitals throughout is translated as if it were not, and in capitals
+        again then. ``batch_size`` counts sentences; ``on_progress`` is called after each batch
+        with the number of sentences in it (parts of long ones; blank ones cost nothing and are
+        not counted).
 
         Raises ValueError on options that make no sense, TypeError on unknown ones.
         """
-        options = replace(options or SearchOptions(), **settings)
+        options = replace(options or self.options, **settings)
         if isinstance(sentences, str):
             raise TypeError("translate wants a list of lines; for one text there is translate_text")
         check_batch_size(batch_size)
@@ -188,14 +192,16 @@ class Translator:
         self,
         sources: Sequence[str],
         targets: Sequence[str],
-        alpha: float = 0.6,
+        alpha: float | None = None,
         batch_size: int = 64,
         on_progress: Progress | None = None,
     ) -> list[Translation]:
         """What the model says of given translations: ``score``, and log P by piece in ``parts``.
 
-        A pair is scored as a whole, however long. Raises ValueError for unequal numbers.
+        A pair is scored as a whole, however long; without ``alpha`` with the model's own. Raises
+        ValueError for unequal numbers.
         """
+        alpha = self.options.alpha if alpha is None else alpha
         check_batch_size(batch_size)
         _check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
@@ -384,6 +390,14 @@ def _check_lines(**lists: object) -> None:
     for name, lines in lists.items():
         if isinstance(lines, str) or not isinstance(lines, Sequence):
             raise TypeError(f"{name}: must be a list of lines, not {type(lines).__name__}")
+
+
+def own_options(config: dict[str, Any], name: str) -> SearchOptions:
+    """How a model folder's config says to search, else as the paper (6.1). ValueError names it."""
+    try:
+        return SearchOptions(**(config.get("search") or {}))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: its config's search: {error}") from None
 
 
 def default_workers(device: torch.device) -> int:

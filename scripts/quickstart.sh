@@ -6,13 +6,13 @@ python -m mt.train experiment=quickstart
 
 echo
 echo "The phrasebook's test split, which shares no sentence with training:"
-python -m mt.evaluate data=phrasebook
+python -m mt.evaluate data=phrasebook model_path=latest
 
 echo
 for sentence in "Where do you live?" "Tomorrow we are going to the lake." \
     "My sister bought a new red bicycle." "I can't come because I have to work."; do
     echo "$sentence"
-    echo "    $(python -m mt.translate "$sentence" 2> /dev/null)"
+    echo "    $(python -m mt.translate --model latest "$sentence" 2> /dev/null)"
 done
 echo
-echo 'Your turn: .venv/bin/python -m mt.translate "..."'
+echo 'Your turn: .venv/bin/python -m mt.translate --model latest "..."'

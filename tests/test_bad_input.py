@@ -429,7 +429,7 @@ def test_evaluation_without_a_model_says_how_to_get_one(
     run_module: RunModule, corpus_folder: Path, tmp_path: Path
 ) -> None:
     before = everything(tmp_path)
-    done = run_module("mt.evaluate", *command(EVALUATE))
+    done = run_module("mt.evaluate", *command(EVALUATE, "model_path=latest"))
     assert_one_line(done, "mt.evaluate", "make quickstart")
     assert_nothing_new(tmp_path, before)
 

@@ -92,7 +92,7 @@ def test_evaluation_composes_with_every_data(data: str) -> None:
     cfg = resolved("evaluate", f"data={data}")
     sources.make_source(cfg["data"])
     assert cfg["search"]["beam_size"] == [1, 4]  # greedy and the paper's beam side by side
-    assert cfg["search"]["alpha"] == 0.6
+    assert cfg["search"]["alpha"] is None  # the model's own
 
 
 @pytest.mark.parametrize("experiment", members("experiment"))

@@ -342,14 +342,17 @@ def test_a_training_checkpoint_is_a_model(
     assert report["model_config"]["training"] == {"global_step": 7}
 
 
-def test_the_newest_model_is_the_default(
-    evaluate: RunModule, tmp_path: Path, model_folder: Path
+def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(checkpoint, "SHIPPED", model_folder)
+    assert evaluate("model_path=null", "search.beam_size=1", "limit=1").code == 0
+    assert read_report(tmp_path)["model"] == str(model_folder)
     for age, name in ((9, "old"), (1, "new")):
         folder = tmp_path / "outputs" / name / "model"
         shutil.copytree(model_folder, folder)
         os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
-    done = evaluate("model_path=null", "search.beam_size=1", "limit=1")
+    done = evaluate("model_path=latest", "search.beam_size=1", "limit=1")
     assert done.code == 0, done
     assert read_report(tmp_path)["model"] == "outputs/new/model"
     assert "model   outputs/new/model" in done.out

@@ -493,6 +493,15 @@ def test_an_interrupted_output_goes_on_with_its_own_engine(
     assert (tmp_path / "out").read_text() == expected
 
 
+def test_it_searches_as_the_model_says(run: Run, model: Path, tmp_path: Path) -> None:
+    loaded = checkpoint.load(model)
+    loaded.config["search"] = {"beam_size": 2, "alpha": 1.2}
+    (tmp_path / "own").mkdir()
+    export.engine_of("ctranslate2").write(loaded, tmp_path / "own", "float32")
+    options = Engine(tmp_path / "own").options
+    assert (options.beam_size, options.alpha) == (2, 1.2)
+
+
 def test_from_a_program(exported: Path, translator: Translator) -> None:
     engine = Engine(exported, workers=2)
     ours = translator.translate(LINES, beam_size=1)

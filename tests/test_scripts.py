@@ -51,6 +51,37 @@ def test_average_checkpoints_writes_the_mean(
     assert "exists already" in capsys.readouterr().err
 
 
+def test_ship_model_halves_the_weights_and_brings_its_own_card(
+    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "ship_model.py"))["main"]
+    card = tmp_path / "card.md"
+    output = tmp_path / "everyday"
+    arguments = [str(model_folder), str(output), "--card", str(card)]
+    assert main(arguments) == 2
+    assert "card.md" in capsys.readouterr().err
+    assert not output.exists()
+    card.write_text("# A card\n")
+    assert main(arguments) == 0
+    assert main([str(model_folder), str(output), "--card", str(output / "README.md")]) == 0
+    assert (output / "README.md").read_text() == "# A card\n"
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (model_folder, output)]
+    assert sizes[1] < 0.7 * sizes[0]
+    before, shipped = checkpoint.load(model_folder), checkpoint.load(output)
+    assert shipped.config == before.config
+    for name, w in shipped.model.state_dict().items():
+        assert w.dtype == torch.float32
+        torch.testing.assert_close(w, before.model.state_dict()[name], atol=1e-3, rtol=1e-3)
+    assert main([*arguments, "--alpha", "-1"]) == 2
+    assert "alpha" in capsys.readouterr().err
+    assert main([*arguments, "--alpha", "1.2"]) == 0
+    assert checkpoint.load(output).config == {**before.config, "search": {"alpha": 1.2}}
+    monkeypatch.setitem(main.__globals__, "MOST", 1000)
+    assert main(arguments) == 2
+    assert "more than 1,000" in capsys.readouterr().err
+    assert (output / "model.safetensors").exists()
+
+
 def test_train_tokenizer_writes_one_and_never_over_one(
     tmp_path: Path, corpus_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

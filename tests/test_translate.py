@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -263,12 +264,43 @@ def test_alpha_and_beam_size_reach_the_search(
     assert (other.beam_size, other.alpha) == (2, 0.0)
 
 
+def test_a_model_may_say_how_to_search(
+    run_translate: Translate, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "own")
+    file = tmp_path / "own" / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "search": {"beam_size": 3, "alpha": 1.2}}))
+    seen = []
+    monkeypatch.setattr(
+        "mt.translator.search",
+        lambda model, src, options, begin: (
+            seen.append(options) or search.search(model, src, options, begin)
+        ),
+    )
+    assert run_translate("--model", "own", "a").code == 0
+    assert run_translate("--model", "own", "a", "--alpha", "0.5").code == 0
+    Translator.load("own").translate(["a"], beam_size=2)
+    found = [(options.beam_size, options.alpha) for options in seen]
+    assert found == [(3, 1.2), (3, 0.5), (2, 1.2)]
+    model = Translator.load("own")
+    scores = [model.score(["a"], ["b"], alpha)[0].score for alpha in (None, 1.2, 0.6)]
+    assert scores[0] == scores[1] != scores[2]
+    for wrong in ({"alpha": -1}, {"beams": 4}, 7):
+        file.write_text(json.dumps({**config, "search": wrong}))
+        assert_error(run_translate("--model", "own", "a"), "own: its config's search: ")
+
+
 # Which model
 
 
-def test_the_newest_model_is_used_and_named(
-    run_translate: Translate, model_folder: Path, tmp_path: Path
+def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
+    run_translate: Translate,
+    model_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setattr(checkpoint, "SHIPPED", model_folder)
     loaded = checkpoint.load(model_folder)
     for age, name in ((200, "old"), (100, "new"), (300, "older")):
         folder = tmp_path / "outputs" / name / "run" / "model"
@@ -276,19 +308,24 @@ def test_the_newest_model_is_used_and_named(
             loaded.model.embedding.weight[10:] = loaded.model.embedding.weight[10:].roll(7, 0)
         checkpoint.save(folder, loaded.model, loaded.tokenizer, 40, ["en", "de"], {})
         os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
-    done = run_translate("--beam-size", "1", "the bear")
+    shipped = Translator.load(model_folder).translate(["the bear"], beam_size=1)[0].text
+    assert run_translate("--beam-size", "1", "the bear") == Done(0, f"{shipped}\n", "")
+    assert Translator.load().translate(["the bear"], beam_size=1)[0].text == shipped
+    done = run_translate("--model", "latest", "--beam-size", "1", "the bear")
     assert done.code == 0
     assert done.err == "mt.translate: model outputs/new/run/model\n"
-    assert run_translate("--model", "latest", "--beam-size", "1", "the bear") == done
-    assert Translator.load().translate(["the bear"], beam_size=1)[0].text == done.out.strip()
+    assert done.out != f"{shipped}\n"
     newest = Translator.load(tmp_path / "outputs/new/run/model")
     assert done.out == newest.translate(["the bear"], beam_size=1)[0].text + "\n"
 
 
 def test_without_a_model_it_is_said_how_to_get_one(
-    run_translate: Translate, tmp_path: Path
+    run_translate: Translate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert_error(run_translate("the bear"), "no model folder under outputs/: .*make quickstart")
+    latest = run_translate("--model", "latest", "the bear")
+    assert_error(latest, "no model folder under outputs/: .*make quickstart")
+    monkeypatch.setattr(checkpoint, "SHIPPED", tmp_path / "gone")
+    assert_error(run_translate("the bear"), "gone is missing: name a model")
     assert names(tmp_path) == []
 
 

@@ -71,7 +71,7 @@ def assert_refused(done: Done, message: str) -> None:
 def test_flags_are_the_options_of_the_search(
     run: Translate, translator: Translator, arguments: str, options: dict
 ) -> None:
-    parsed = translate.search_options(translate.parse(arguments.split()))
+    parsed = translate.search_options(translate.parse(arguments.split()), SearchOptions())
     assert parsed == SearchOptions(**options)
     expected = [result.text for result in translator.translate(LINES, **options)]
     assert run(*arguments.split(), *LINES) == Done(0, "".join(f"{t}\n" for t in expected), "")

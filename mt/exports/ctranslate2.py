@@ -21,7 +21,7 @@ from mt.exports.common import OurTokens, check, never, pieces, positions
 from mt.search import BOS, EOS, MAX_EXTRA, UNK, Hypothesis, SearchOptions
 from mt.tokenizer import Tokenizer
 from mt.translation import Translation
-from mt.translator import Translator, check_workers, default_workers, pick_device
+from mt.translator import Translator, check_workers, default_workers, own_options, pick_device
 
 PRECISIONS = ("float32", "float16", "int8", "int8_bfloat16")
 FILES = ("model.bin", "mt.json", "tokenizer.model")
@@ -61,7 +61,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     spec.optimize(None if precision == "float32" else precision)
     spec.save(str(folder))
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
-    about = {name: loaded.config.get(name) for name in ("languages", "max_length")}
+    about = {name: loaded.config.get(name) for name in ("languages", "max_length", "search")}
     (folder / "mt.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
 
@@ -117,6 +117,7 @@ class Engine(OurTokens, Translator):
         with _naming(folder):
             config = json.loads((folder / "mt.json").read_text("utf-8"))
             self.max_length = int(config["max_length"])
+            self.options = own_options(config, str(folder))
             self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
             self.engine = ctranslate2.Translator(
                 str(folder),
