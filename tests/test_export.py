@@ -500,6 +500,10 @@ def test_it_searches_as_the_model_says(run: Run, model: Path, tmp_path: Path) ->
     export.engine_of("ctranslate2").write(loaded, tmp_path / "own", "float32")
     options = Engine(tmp_path / "own").options
     assert (options.beam_size, options.alpha) == (2, 1.2)
+    (tmp_path / "marian").mkdir()
+    export.engine_of("huggingface").write(loaded, tmp_path / "marian", "float32")
+    config = json.loads((tmp_path / "marian" / "generation_config.json").read_text())
+    assert (config["num_beams"], config["length_penalty"]) == (2, 1.2)
 
 
 def test_from_a_program(exported: Path, translator: Translator) -> None:

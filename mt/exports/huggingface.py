@@ -15,6 +15,7 @@ from mt.batching import pad
 from mt.checkpoint import LoadedModel
 from mt.exports.common import check, longest, never, pieces
 from mt.search import EOS, MAX_EXTRA, PAD, UNK
+from mt.translator import own_options
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -34,12 +35,13 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     assert not lacking, lacking
     assert not found.unexpected_keys, found.unexpected_keys
     model.tie_weights()
+    own = own_options(loaded.config, str(loaded.path))
     model.generation_config = transformers.GenerationConfig(
         pad_token_id=PAD,
         eos_token_id=EOS,
         decoder_start_token_id=config.decoder_start_token_id,
-        num_beams=4,
-        length_penalty=0.6,
+        num_beams=own.beam_size,
+        length_penalty=own.alpha,
         max_length=positions - 1,
     )
     model.to(PRECISIONS[precision]).save_pretrained(folder)
