@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mt.marian import MarianTransformer
 from mt.model import Transformer
+from mt.search import SearchOptions
 from mt.tokenizer import Tokenizer
 
 FORMAT = "mt-model-1"
@@ -50,7 +51,7 @@ def save(
     ``max_length`` is the longest source, in tokens without eos, that training admitted;
     ``languages`` are the source's and the target's; ``training`` tells how the model was made
     and what it scores, in JSON's types; ``card`` is its README.md, None: one that says just this;
-    ``search`` are the SearchOptions that suit the model best, by name, where the paper's do not.
+    ``search`` has the ``beam_size`` and ``alpha`` that suit the model best, where not the paper's.
     Weights are stored in the type they have, and loaded as float32.
     """
     folder = Path(folder)
@@ -114,15 +115,15 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
 
 
 def find(name: str | os.PathLike[str] | None) -> Path:
-    """The model that a user means: None is SHIPPED, ``latest`` the newest under outputs/.
+    """The model that a user means: None and ``everyday`` are SHIPPED, else a path.
 
-    Anything else is a path. FileNotFoundError when there is none.
+    ``latest`` is the newest under outputs/. FileNotFoundError when there is none.
     """
-    if name is None:
+    if name in (None, SHIPPED.name):
         if not SHIPPED.is_dir():
-            raise FileNotFoundError(f"{SHIPPED} is missing: name a model (--model, model_path)")
+            raise FileNotFoundError(f"{SHIPPED} is missing: name a model")
         return SHIPPED
-    return latest() if name == "latest" else Path(name)
+    return latest() if name == "latest" else Path(str(name))
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:
@@ -134,6 +135,27 @@ def latest(root: str | os.PathLike[str] = "outputs") -> Path:
             "(about eight minutes), or name one"
         )
     return max(configs, key=lambda p: p.stat().st_mtime).parent
+
+
+def own_options(path: str | os.PathLike[str]) -> SearchOptions:
+    """The beam size and alpha that a model folder, or an export, names; else the paper's (6.1).
+
+    Reads no weights. ValueError names the file in which they make no sense.
+    """
+    for name in ("mt.json", "config.json"):
+        file = Path(path) / name
+        try:
+            config = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError):  # whatever is wrong with the folder, loading it will say
+            continue
+        own = config.get("search", {}) if isinstance(config, dict) else {}
+        try:
+            if set(own) - {"beam_size", "alpha"}:
+                raise ValueError("may hold beam_size and alpha, nothing else")
+            return SearchOptions(**own)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file}: search={own!r}: {error}") from None
+    return SearchOptions()
 
 
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:

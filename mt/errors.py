@@ -12,6 +12,8 @@ def status(program: str, run: Callable[[], object]) -> int:
     """
     try:
         run()
+    except BrokenPipeError:  # the reader, say `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
     except (ValueError, OSError) as error:

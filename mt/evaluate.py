@@ -26,7 +26,7 @@ from mt import report as reports
 from mt.search import SearchOptions
 from mt.sources import SPLITS, make_source
 from mt.translation import Translation
-from mt.translator import Translator, default_workers, own_options, pick_device
+from mt.translator import Translator, default_workers, pick_device
 
 log = logging.getLogger("mt.evaluate")
 
@@ -91,14 +91,12 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
     if not sizes or len(set(sizes)) < len(sizes):
         raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
+    alpha = checkpoint.own_options(path).alpha if cfg.search.alpha is None else cfg.search.alpha
+    options = [SearchOptions(size, alpha) for size in sizes]
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
     device = pick_device(str(cfg.device))
     loaded = checkpoint.load(path, device)
-    alpha = cfg.search.alpha
-    if alpha is None:
-        alpha = own_options(loaded.config, str(path)).alpha
-    options = [SearchOptions(size, alpha) for size in sizes]
     translator = Translator(
         loaded.model,
         loaded.tokenizer,
@@ -124,7 +122,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "command": shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]]),
         "machine": machine(device),
-        "model": str(path),
+        "model": "mt/everyday" if path == checkpoint.SHIPPED else str(path),
         "model_sha256": checkpoint.digest(path),
         "model_config": loaded.config,
         "data": name,

@@ -36,7 +36,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         description="Rewrite a model for another engine, and prove that it translates alike.",
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help="model folder or checkpoint, or `latest`")
+    add("model", metavar="MODEL", help="model folder or checkpoint, or `everyday`, or `latest`")
     add("out", metavar="OUT", type=Path, help="folder to write; it must not be there")
     add("--to", required=True, choices=FORMATS, help="the engine")
     add("--precision", default=EXACT, help="float32 (default); ctranslate2 also has float16, int8 "

@@ -388,6 +388,7 @@ def write_model(run: Run, run_dir: Path) -> None:
         about["signature"] = metrics.bleu(["x"], ["x"]).signature
         save(about)
     log.info(f"model folder: {run_dir / 'model'}")
+    log.info(f'to use it: python -m mt.translate --model {run_dir / "model"} "..."')
 
 
 def set_up_logging() -> None:

@@ -50,8 +50,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--model",
         action="append",
-        help="model folder or checkpoint, or `latest`: the newest under outputs/ (default: the one "
-        "that comes with this package); several times for an ensemble",
+        help="model folder or checkpoint, or `everyday`, which comes with this package (default), "
+        "or `latest`, the newest under outputs/; several times for an ensemble, which searches as "
+        "the first one says",
     )
     files = parser.add_argument_group("lines and files")
     add = files.add_argument
@@ -214,10 +215,12 @@ def open_output(
 
 
 def run(args: argparse.Namespace) -> None:
-    search_options(args, SearchOptions())  # wrong options show at once
     check_batch_size(args.batch_size)
     asked = args.model or [None]
     args.model = [str(checkpoint.find(name)) for name in asked]
+    options = search_options(
+        args, checkpoint.own_options(args.model[0])
+    )  # wrong options show at once
     for name, path in zip(asked, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
@@ -227,7 +230,6 @@ def run(args: argparse.Namespace) -> None:
             args.split = args.score is None and (source is None or source.isatty())
         targets = None if args.score is None else opened_targets(args.score, stack)
         translator = load(args)
-        options = search_options(args, translator.options)
         output = open_output(args, options, stack)  # behind what may fail: it begins a new file
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
         if source is None:  # what the shell gave that is not UTF-8 becomes a question mark
@@ -309,8 +311,6 @@ def main(argv: list[str] | None = None) -> int:
     def run_or_say_why() -> None:
         try:
             run(args)
-        except BrokenPipeError:  # the reader, say `head`, has gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
             if "memory" not in f"{type(error).__name__} {error}".lower():
                 raise

@@ -74,8 +74,9 @@ class Translator:
         """A translator from a model folder or checkpoint, or from several, as an ensemble.
 
         Without a ``path`` it is the model that comes with this package; ``latest`` is the newest
-        under outputs/. ``device`` is cpu, cuda, cuda:1 or auto; ``precision`` float32, bfloat16 or
-        int8; ``workers`` None is one for each of torch's threads on the CPU, and 1 elsewhere.
+        under outputs/. An ensemble searches as the first one says. ``device`` is cpu, cuda, cuda:1
+        or auto; ``precision`` float32, bfloat16 or int8; ``workers`` None is one for each of
+        torch's threads on the CPU, and 1 elsewhere.
         Raises FileNotFoundError or ValueError that says what is wrong with a folder or an option.
         """
         names = [path] if path is None or isinstance(path, str | os.PathLike) else path
@@ -97,7 +98,7 @@ class Translator:
             " + ".join(map(str, paths)),
             precision,
             default_workers(where) if workers is None else workers,
-            own_options(loaded[0].config, str(paths[0])),
+            checkpoint.own_options(paths[0]),
         )
 
     def translate(
@@ -390,14 +391,6 @@ def _check_lines(**lists: object) -> None:
     for name, lines in lists.items():
         if isinstance(lines, str) or not isinstance(lines, Sequence):
             raise TypeError(f"{name}: must be a list of lines, not {type(lines).__name__}")
-
-
-def own_options(config: dict[str, Any], name: str) -> SearchOptions:
-    """How a model folder's config says to search, else as the paper (6.1). ValueError names it."""
-    try:
-        return SearchOptions(**(config.get("search") or {}))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: its config's search: {error}") from None
 
 
 def default_workers(device: torch.device) -> int:

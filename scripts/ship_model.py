@@ -29,7 +29,11 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> None:
         SearchOptions(**search)  # wrong ones show at once
         card = args.card.read_text("utf-8")
+        if not card.strip():
+            raise ValueError(f"{args.card}: an empty card")
         loaded = checkpoint.load(args.model)
+        training = dict(loaded.config.get("training") or {})
+        training.pop("command", None)  # with its paths: the card has the recipe
         if (size := 2 * sum(p.numel() for p in loaded.model.parameters())) > MOST:
             raise ValueError(f"{args.model}: {size:,} bytes in 16 bits, more than {MOST:,}")
         checkpoint.save(
@@ -37,10 +41,10 @@ def main(argv: list[str] | None = None) -> int:
             loaded.model.to(torch.float16),
             loaded.tokenizer,
             loaded.config["max_length"],
-            loaded.config["languages"],
-            loaded.config["training"],
+            loaded.config.get("languages") or ["en", "de"],
+            training,
             card,
-            search,
+            {**loaded.config.get("search", {}), **search},
         )
         print(f"{args.output}: {size / 1e6:.1f} MB of weights")
 

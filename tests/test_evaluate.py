@@ -190,6 +190,17 @@ def test_reports_that_are_not_there(
     assert not (tmp_path / "outputs").exists()
 
 
+def test_alpha_is_the_models_own_unless_given(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "own")
+    file = tmp_path / "own" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "search": {"alpha": 1.2}}))
+    for given, alpha in (("null", 1.2), ("0.3", 0.3)):
+        assert evaluate("model_path=own", "limit=1", f"search.alpha={given}").code == 0
+        assert [run["alpha"] for run in read_report(tmp_path)["runs"]] == [alpha, alpha]
+
+
 def test_greedy_and_beam_side_by_side(
     evaluate: RunModule, tmp_path: Path, model_folder: Path
 ) -> None:
@@ -347,7 +358,7 @@ def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
 ) -> None:
     monkeypatch.setattr(checkpoint, "SHIPPED", model_folder)
     assert evaluate("model_path=null", "search.beam_size=1", "limit=1").code == 0
-    assert read_report(tmp_path)["model"] == str(model_folder)
+    assert read_report(tmp_path)["model"] == "mt/everyday"  # wherever that is installed
     for age, name in ((9, "old"), (1, "new")):
         folder = tmp_path / "outputs" / name / "model"
         shutil.copytree(model_folder, folder)

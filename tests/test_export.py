@@ -3,6 +3,8 @@
 import copy
 import itertools
 import json
+import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import torch
 from conftest import Done, babbler
 
 from mt import checkpoint, export, files, phrasebook
-from mt.exports import parity
+from mt.exports import common, parity
 from mt.marian import MarianTransformer
 from mt.model import Transformer
 from mt.search import SearchOptions, search
@@ -494,16 +496,25 @@ def test_an_interrupted_output_goes_on_with_its_own_engine(
 
 
 def test_it_searches_as_the_model_says(run: Run, model: Path, tmp_path: Path) -> None:
-    loaded = checkpoint.load(model)
-    loaded.config["search"] = {"beam_size": 2, "alpha": 1.2}
-    (tmp_path / "own").mkdir()
-    export.engine_of("ctranslate2").write(loaded, tmp_path / "own", "float32")
-    options = Engine(tmp_path / "own").options
-    assert (options.beam_size, options.alpha) == (2, 1.2)
-    (tmp_path / "marian").mkdir()
-    export.engine_of("huggingface").write(loaded, tmp_path / "marian", "float32")
-    config = json.loads((tmp_path / "marian" / "generation_config.json").read_text())
-    assert (config["num_beams"], config["length_penalty"]) == (2, 1.2)
+    shutil.copytree(model, tmp_path / "own")
+    file = tmp_path / "own" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "search": {"alpha": 1.2}}))
+    loaded = checkpoint.load(tmp_path / "own")
+    for form in ("ctranslate2", "onnx", "huggingface"):
+        (tmp_path / form).mkdir()
+        export.engine_of(form).write(loaded, tmp_path / form, "float32")
+    for form in ("ctranslate2", "onnx"):
+        options = export.engine_of(form).Engine(tmp_path / form).options
+        assert (options.beam_size, options.alpha) == (4, 1.2)
+    config = json.loads((tmp_path / "huggingface" / "generation_config.json").read_text())
+    assert (config["num_beams"], config["length_penalty"]) == (4, pytest.approx(0.9))
+
+
+def test_length_penalties_grow_alike_at_typical_lengths() -> None:
+    alpha, n = 1.2, common.TYPICAL
+    ours = [alpha * math.log((5 + length) / 6) for length in (n - 0.01, n + 0.01)]
+    theirs = [common.length_penalty(alpha) * math.log(length) for length in (n - 0.01, n + 0.01)]
+    assert ours[1] - ours[0] == pytest.approx(theirs[1] - theirs[0], rel=1e-4)
 
 
 def test_from_a_program(exported: Path, translator: Translator) -> None:

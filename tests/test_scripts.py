@@ -17,6 +17,7 @@ from training import ENVIRONMENT
 from mt import checkpoint, phrasebook
 from mt import tokenizer as tokenizers
 from mt.model import Transformer
+from mt.search import SearchOptions
 from mt.tokenizer import Tokenizer
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
@@ -68,14 +69,17 @@ def test_ship_model_halves_the_weights_and_brings_its_own_card(
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (model_folder, output)]
     assert sizes[1] < 0.7 * sizes[0]
     before, shipped = checkpoint.load(model_folder), checkpoint.load(output)
-    assert shipped.config == before.config
+    training = {k: v for k, v in before.config["training"].items() if k != "command"}
+    assert shipped.config == {**before.config, "training": training}
     for name, w in shipped.model.state_dict().items():
         assert w.dtype == torch.float32
         torch.testing.assert_close(w, before.model.state_dict()[name], atol=1e-3, rtol=1e-3)
     assert main([*arguments, "--alpha", "-1"]) == 2
     assert "alpha" in capsys.readouterr().err
     assert main([*arguments, "--alpha", "1.2"]) == 0
-    assert checkpoint.load(output).config == {**before.config, "search": {"alpha": 1.2}}
+    assert checkpoint.load(output).config == {**shipped.config, "search": {"alpha": 1.2}}
+    assert main([str(output), str(output), "--card", str(card), "--beam-size", "5"]) == 0
+    assert checkpoint.own_options(output) == SearchOptions(5, 1.2)
     monkeypatch.setitem(main.__globals__, "MOST", 1000)
     assert main(arguments) == 2
     assert "more than 1,000" in capsys.readouterr().err

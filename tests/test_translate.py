@@ -286,9 +286,32 @@ def test_a_model_may_say_how_to_search(
     model = Translator.load("own")
     scores = [model.score(["a"], ["b"], alpha)[0].score for alpha in (None, 1.2, 0.6)]
     assert scores[0] == scores[1] != scores[2]
-    for wrong in ({"alpha": -1}, {"beams": 4}, 7):
+    done = run_translate("--model", "own", "a", "--n-best", "3")  # as many as its own beam has
+    assert (done.code, len(done.out.splitlines())) == (0, 3)
+    assert_error(run_translate("--model", "own", "a", "--n-best", "4"), "beam_size=3")
+    for wrong in ({"alpha": -1}, {"n_best": 2}, 7, []):
         file.write_text(json.dumps({**config, "search": wrong}))
-        assert_error(run_translate("--model", "own", "a"), "own: its config's search: ")
+        assert_error(run_translate("--model", "own", "a"), "own/config.json: search=")
+
+
+def test_an_output_of_another_search_does_not_go_on(
+    run_translate: Translate, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BLOCK", 2)
+    shutil.copytree(model_folder, tmp_path / "own")
+    (tmp_path / "in").write_text("a\nb\nc\nd\n")
+    arguments = ("--model", "own", "--input", "in", "--output", "out", "--resume")
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        calls = iter([search.search])
+        patch.setattr("mt.translator.search", lambda *a: next(calls, stopped)(*a))
+        assert run_translate(*arguments).code == 130
+    file = tmp_path / "own" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "search": {"alpha": 1.2}}))
+    assert_error(run_translate(*arguments), "alpha")
 
 
 # Which model

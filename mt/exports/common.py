@@ -12,6 +12,7 @@ from mt.marian import MarianTransformer
 from mt.search import MAX_EXTRA, NEVER
 from mt.tokenizer import Tokenizer
 
+TYPICAL = 15  # tokens of a sentence
 IMPOSSIBLE = -1e4  # added to the logit of what never stands in a translation; float16 holds it
 
 
@@ -29,6 +30,14 @@ def check(loaded: LoadedModel, engine: str, learned: bool = True, imported: bool
 def longest(loaded: LoadedModel) -> int:
     """Positions that an input or output of the model may need, bos or eos among them."""
     return max(512, int(loaded.config["max_length"]) + MAX_EXTRA + 2)
+
+
+def length_penalty(alpha: float) -> float:
+    """The exponent of engines that divide by length ** exponent, where we do as Wu et al. 2016.
+
+    Ours divides by ((5 + length) / 6) ** alpha. At TYPICAL tokens both grow alike.
+    """
+    return alpha * TYPICAL / (5 + TYPICAL)
 
 
 def positions(loaded: LoadedModel) -> Tensor:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt.checkpoint import LoadedModel
-from mt.exports.common import OurTokens, check, never, pieces, positions
+from mt.checkpoint import LoadedModel, own_options
+from mt.exports.common import OurTokens, check, length_penalty, never, pieces, positions
 from mt.search import BOS, EOS, MAX_EXTRA, UNK, Hypothesis, SearchOptions
 from mt.tokenizer import Tokenizer
 from mt.translation import Translation
-from mt.translator import Translator, check_workers, default_workers, own_options, pick_device
+from mt.translator import Translator, check_workers, default_workers, pick_device
 
 PRECISIONS = ("float32", "float16", "int8", "int8_bfloat16")
 FILES = ("model.bin", "mt.json", "tokenizer.model")
@@ -61,7 +61,8 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     spec.optimize(None if precision == "float32" else precision)
     spec.save(str(folder))
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
-    about = {name: loaded.config.get(name) for name in ("languages", "max_length", "search")}
+    about = {name: loaded.config.get(name) for name in ("languages", "max_length")}
+    about["search"] = loaded.config.get("search", {})
     (folder / "mt.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
 
@@ -89,11 +90,11 @@ def _norm(to: Any, norm: nn.LayerNorm) -> None:
 class Engine(OurTokens, Translator):
     """CTranslate2 behind the methods of our Translator, as far as it has their like.
 
-    The search is CTranslate2's own: it may end a beam elsewhere, its length penalty divides by
-    length ** alpha, it gives no log-probability of single pieces, and a beam that runs to its
-    limit may depend on its neighbours. ``precision`` is what it computes in: float32, bfloat16,
-    int8 ...; ``default`` is what the folder is stored in, or the nearest that the device has.
-    Raises FileNotFoundError or ValueError that says what is wrong with folder or option.
+    The search is CTranslate2's own: it may end a beam elsewhere, its length penalty is
+    another (``length_penalty``), it gives no log-probability of single pieces, and a beam that
+    runs to its limit may depend on its neighbours. ``precision`` is what it computes in: float32,
+    bfloat16, int8 ...; ``default`` is what the folder is stored in, or the nearest that the device
+    has. Raises FileNotFoundError or ValueError that says what is wrong with folder or option.
     """
 
     def __init__(
@@ -113,11 +114,11 @@ class Engine(OurTokens, Translator):
                     f"{folder}: not written by mt.export --to ctranslate2, {name} is missing"
                 )
         where = pick_device(device)
+        self.options = own_options(folder)
         self.workers = check_workers(default_workers(where) if workers is None else workers)
         with _naming(folder):
             config = json.loads((folder / "mt.json").read_text("utf-8"))
             self.max_length = int(config["max_length"])
-            self.options = own_options(config, str(folder))
             self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
             self.engine = ctranslate2.Translator(
                 str(folder),
@@ -151,7 +152,7 @@ class Engine(OurTokens, Translator):
                 target_prefix=[self.tokenizer.pieces(ids) or None for ids in begin],
                 beam_size=options.width,
                 num_hypotheses=options.n_best,
-                length_penalty=options.alpha,
+                length_penalty=length_penalty(options.alpha),
                 min_decoding_length=options.min_length,
                 max_decoding_length=max(1, *most),
                 no_repeat_ngram_size=options.no_repeat_ngram,

@@ -12,10 +12,9 @@ import torch
 
 from mt import marian
 from mt.batching import pad
-from mt.checkpoint import LoadedModel
-from mt.exports.common import check, longest, never, pieces
+from mt.checkpoint import LoadedModel, own_options
+from mt.exports.common import check, length_penalty, longest, never, pieces
 from mt.search import EOS, MAX_EXTRA, PAD, UNK
-from mt.translator import own_options
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -35,13 +34,13 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     assert not lacking, lacking
     assert not found.unexpected_keys, found.unexpected_keys
     model.tie_weights()
-    own = own_options(loaded.config, str(loaded.path))
+    own = own_options(loaded.path)
     model.generation_config = transformers.GenerationConfig(
         pad_token_id=PAD,
         eos_token_id=EOS,
         decoder_start_token_id=config.decoder_start_token_id,
         num_beams=own.beam_size,
-        length_penalty=own.alpha,
+        length_penalty=length_penalty(own.alpha),
         max_length=positions - 1,
     )
     model.to(PRECISIONS[precision]).save_pretrained(folder)

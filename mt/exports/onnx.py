@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.batching import pad
-from mt.checkpoint import LoadedModel
+from mt.checkpoint import LoadedModel, own_options
 from mt.exports.common import OurTokens, check, never, positions
 from mt.search import BOS, EOS, PAD, UNK, SearchOptions, search
 from mt.tokenizer import Tokenizer
@@ -142,6 +142,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
         "eos_id": EOS,
         "languages": loaded.config.get("languages"),
         "max_length": loaded.config["max_length"],  # of a source, eos not counted
+        "search": loaded.config.get("search", {}),  # beam_size and alpha that suit it best
         **{name: config[name] for name in ("vocab_size", "N", "h", "d_k")},
     }
     (folder / "config.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -202,6 +203,7 @@ class Engine(OurTokens):
         import onnxruntime
 
         folder = Path(folder)
+        self.options = own_options(folder)
         self.computes_in = "float32"
         self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
         options = onnxruntime.SessionOptions()
