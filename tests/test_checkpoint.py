@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 
 from mt import checkpoint
@@ -190,7 +189,7 @@ def test_a_failed_save_leaves_the_old_one_whole(
         raise OSError("No space left on device")
 
     before = contents(folder)
-    monkeypatch.setattr(safetensors.torch, "save_file", disk_full)
+    monkeypatch.setattr(Path, "write_bytes", disk_full)
     with pytest.raises(OSError, match="No space left"):
         save(folder, tiny(seed=1), tokenizer)
     assert contents(folder) == before
@@ -198,7 +197,7 @@ def test_a_failed_save_leaves_the_old_one_whole(
 
 
 def test_a_really_full_disk_is_an_error_of_the_system(folder: Path, tokenizer: Tokenizer) -> None:
-    """A limit on file sizes stops the write halfway; safetensors has an error of its own for it."""
+    """A limit on file sizes stops the write halfway."""
     before = contents(folder)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
@@ -219,6 +218,10 @@ def test_a_save_that_fails_late_leaves_the_old_one_whole(
         save(folder, tiny(seed=1), tokenizer, source=object())
     assert contents(folder) == before
     assert names(folder.parent) == ["model"]
+
+
+def test_whoever_may_read_the_config_may_read_the_weights(folder: Path) -> None:
+    assert len({(folder / name).stat().st_mode for name in CONTENT}) == 1
 
 
 def test_a_failed_first_save_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:
