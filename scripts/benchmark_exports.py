@@ -3,9 +3,9 @@
 python scripts/benchmark_exports.py everyday --output results/exports.json
 
 `mt.export` writes each and leaves what its parity gate found. Then all engines translate the same
-sentences of the phrasebook's test split greedily, in this process, on the CPU and with torch's
-number of threads in an operation: one at a time, and 64 of like length at a time. Medians of
-interleaved rounds, in sentences a second.
+sentences of the phrasebook's test split greedily, in this process, on the CPU, an operation on
+one thread unless --threads says otherwise: every eighth sentence one at a time, and 64 of like
+length at a time. Medians of interleaved rounds, in sentences a second.
 """
 
 import argparse
@@ -83,6 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="model folder, `everyday` or `latest`")
     parser.add_argument("--sentences", type=int, default=256, help="of 64 at a time (default 256)")
+    parser.add_argument("--threads", type=int, default=1, help="of an operation (default 1)")
     parser.add_argument("--output", type=Path, required=True, help="JSON")
     args = parser.parse_args(argv)
     return errors.status("benchmark_exports", lambda: run(args))
@@ -101,6 +102,7 @@ def run(args: argparse.Namespace) -> None:
         ids = Translator.load(model, "cpu").tokenizer.encode(sources)
         some = ids[:: max(1, len(ids) // 32)]
         works = {"one at a time": batches(some, 1), f"{BATCH} at a time": batches(ids, BATCH)}
+        torch.set_num_threads(args.threads)  # which CTranslate2 may have changed
         samples: dict[str, dict[str, list[Sample]]] = {}
         known = engines(model, folders)
         for round_ in range(ROUNDS + 1):  # the first warms up
@@ -115,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
     }
     rows = []
     for name, rate in rates.items():
-        found = parity.get(name, {"bytes": (model / "model.safetensors").stat().st_size})
+        found = parity.get(name, {"bytes": sum(f.stat().st_size for f in model.iterdir())})
         equal = found.get("equal greedy outputs")
         rows.append([
             name,
@@ -128,7 +130,7 @@ def run(args: argparse.Namespace) -> None:
         "date": date.today().isoformat(),
         "command": command_line(),
         "machine": machine(),
-        "threads": torch.get_num_threads(),
+        "threads": args.threads,
         "versions": versions(["torch", "ctranslate2", "transformers", "onnxruntime"]),
         "model_sha256": checkpoint.digest(model),
         "parity": parity,
