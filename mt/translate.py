@@ -218,9 +218,8 @@ def run(args: argparse.Namespace) -> None:
     check_batch_size(args.batch_size)
     asked = args.model or [None]
     args.model = [str(checkpoint.find(name)) for name in asked]
-    options = search_options(
-        args, checkpoint.own_options(args.model[0])
-    )  # wrong options show at once
+    own = checkpoint.own_options(args.model[0])
+    options = search_options(args, own)  # wrong ones show at once
     for name, path in zip(asked, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
