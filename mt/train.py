@@ -4,8 +4,6 @@ A run directory holds config.yaml, tokenizer.model and .vocab, train.log, checkp
 in the end, model/, the model folder.
 """
 
-import hashlib
-import json
 import logging
 import math
 import os
@@ -25,9 +23,8 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
-from tqdm import tqdm
 
-from mt import checkpoint, cli, corpus, metrics, noise, sweep, tokenizer
+from mt import beginning, checkpoint, cli, corpus, metrics, noise, sweep, tokenizer
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData
 from mt.ending import Interruption, explain, kill_ranks, kill_workers
@@ -44,20 +41,6 @@ from mt.tokenizer import Tokenizer
 log = logging.getLogger("mt")
 
 USER_ERRORS = (*cli.USER_ERRORS, MisconfigurationException)
-
-
-def tokenizer_path(cfg: DictConfig, source: Source) -> Path:
-    """The tokenizer's file: the one named, or one for exactly this training text and size."""
-    if cfg.tokenizer.path:
-        return Path(str(cfg.tokenizer.path))
-    identity = json.dumps([source.identity("train"), cfg.data.limit])
-    mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
-    return Path("tokenizer") / f"{_choices()['data']}-{cfg.tokenizer.vocab_size}-{mark}.model"
-
-
-def _choices() -> dict[str, str]:
-    """Which member of each config group was chosen."""
-    return cast("dict[str, str]", HydraConfig.get().runtime.choices)
 
 
 def _plain(node: DictConfig) -> dict[str, Any]:
@@ -79,27 +62,7 @@ class Run(NamedTuple):
     saving: Saving
     interruption: Interruption
     resume: Path | None
-
-
-def get_tokenizer(cfg: DictConfig, path: Path, source: Source) -> Tokenizer:
-    """Load the tokenizer, or train it on both sides of the training pairs if it is not there.
-
-    Of several ranks one trains it and the others wait.
-    """
-    if not path.exists():
-        with corpus.alone(path, cfg.data.cache_dir):
-            if not path.exists():
-                size = cfg.tokenizer.vocab_size
-                log.info(f"training a tokenizer of {size:,} pieces, {path}")
-                pairs = tqdm(
-                    corpus.first(source.pairs("train"), cfg.data.limit),
-                    desc="reading", unit=" pairs", disable=None,
-                )  # fmt: skip
-                trained = tokenizer.train((side for pair in pairs for side in pair), size)
-                tokenizer.save(trained, path)
-    found = Tokenizer.load(path)
-    log.info(f"tokenizer: {path}, {found.vocab_size:,} pieces")
-    return found
+    started_from: str | None  # the model that the weights were once, by name and digest
 
 
 def make_data(cfg: DictConfig, source: Source, tok: Tokenizer, max_tokens: int) -> TranslationData:
@@ -145,6 +108,11 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     cleaning = Cleaning(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
     compiled = _check_compile(shape.pop("compile"))
+    started_from, origin = beginning.model_to_start_from(cfg), None
+    if started_from is not None:
+        origin = beginning.name(started_from)
+        shape |= beginning.shape(started_from)
+        OmegaConf.update(cfg, "model", shape)  # config.yaml names what is trained
     _check_positions(
         shape.get("learned_positions"),
         cleaning.max_length,
@@ -173,14 +141,13 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     )
     trainer.accumulate_grad_batches = accumulate
 
-    tok = (
-        _run_tokenizer(cfg, resume)
-        if resume
-        else get_tokenizer(cfg, tokenizer_path(cfg, source), source)
-    )
+    tok = beginning.get_tokenizer(cfg, source, resume, started_from)
     settle_memory()
     pl.seed_everything(cfg.seed, verbose=False)
     module = TranslationModule(tok, **options)
+    if started_from is not None and resume is None:
+        module.model.load_state_dict(started_from.model.state_dict())
+        log.info(f"shape, tokenizer ({tok.vocab_size:,} pieces) and first weights: {origin}")
     if compiled:
         module.compile_layers()
     data = make_data(cfg, source, tok, max_tokens)
@@ -190,7 +157,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     # On every rank, before they know of each other: who waits for them loses patience at last.
     data.prepare_data()
     data.setup("fit")
-    return Run(trainer, module, data, saving, interruption, resume)
+    return Run(trainer, module, data, saving, interruption, resume, origin)
 
 
 def _check_numbers(cfg: DictConfig) -> None:
@@ -266,15 +233,6 @@ def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl
     return pl.Trainer(**theirs, **ours)
 
 
-def _run_tokenizer(cfg: DictConfig, resume: Path) -> Tokenizer:
-    """The tokenizer of the run that is resumed: its ids are what the weights know."""
-    path = resume.parent.parent / "tokenizer.model"
-    found = Tokenizer.load(path)
-    if cfg.tokenizer.path and Tokenizer.load(str(cfg.tokenizer.path)).proto != found.proto:
-        raise ValueError(f"tokenizer.path={cfg.tokenizer.path} is not the run's own, {path}")
-    return found
-
-
 def _check_resume(path: Path, module: TranslationModule, cfg: DictConfig) -> None:
     """ValueError when the run cannot go on from there; with ckpt=auto a finished one just ends."""
     found = checkpoint.read(path)
@@ -304,7 +262,7 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
 
     The exit status: 0; 128 plus a signal's number; 2 where the user has something to change.
     """
-    trainer, module, data, saving, interruption, resume = run
+    trainer, module, data, saving, interruption, resume, _ = run
     if trainer.is_global_zero:
         _open(cfg, run, run_dir)
     if resume is not None:
@@ -359,7 +317,7 @@ def write_model(run: Run, run_dir: Path) -> None:
 
     After an interruption it holds the weights as they are, at once.
     """
-    trainer, module, data, saving, _, _ = run
+    trainer, module, data, saving = run[:4]
     # From the files, on every rank: a strategy may have the weights in pieces.
     paths = [saving.folder / "last.ckpt"] if module.stopped else saving.to_average()
     model = Transformer(**cast("dict[str, Any]", module.model.config))
@@ -376,6 +334,8 @@ def write_model(run: Run, run_dir: Path) -> None:
         "training pairs": len(data.train),
         "steps": trainer.global_step,
     }
+    if run.started_from is not None:
+        about["started from"] = run.started_from
     if not module.stopped:
         about["mean of checkpoints"] = ", ".join(path.stem for path in paths)
         log.info(f"the model is the mean of {about['mean of checkpoints']}")

@@ -8,7 +8,7 @@ The run of the same settings then starts at once: on a cluster, the hours with G
 import hydra
 from omegaconf import DictConfig
 
-from mt import cli, train
+from mt import beginning, cli, train
 from mt.sources import make_source
 
 
@@ -18,7 +18,8 @@ def main(cfg: DictConfig) -> None:
     train.set_up_logging()
     with cli.user_errors("prepare_data", *train.USER_ERRORS):
         source = make_source(cfg.data)
-        tokenizer = train.get_tokenizer(cfg, train.tokenizer_path(cfg, source), source)
+        started_from = beginning.model_to_start_from(cfg)
+        tokenizer = beginning.get_tokenizer(cfg, source, started_from=started_from)
         train.make_data(cfg, source, tokenizer, cfg.data.max_tokens).prepare_data()
 
 

@@ -6,7 +6,7 @@ python scripts/train_tokenizer.py data=files data.train=PREFIX tokenizer.vocab_s
 import hydra
 from omegaconf import DictConfig
 
-from mt import cli, train
+from mt import beginning, cli, train
 from mt.sources import make_source
 
 
@@ -16,10 +16,10 @@ def main(cfg: DictConfig) -> None:
     train.set_up_logging()
     with cli.user_errors("train_tokenizer", *train.USER_ERRORS):
         source = make_source(cfg.data)
-        path = train.tokenizer_path(cfg, source)
+        path = beginning.tokenizer_path(cfg, source)
         if path.exists():
             raise FileExistsError(f"{path} exists: delete it, or give another tokenizer.path")
-        train.get_tokenizer(cfg, path, source)
+        beginning.load_or_train(cfg, path, source)
 
 
 if __name__ == "__main__":

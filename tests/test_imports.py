@@ -78,7 +78,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metrics",
         "memory",
     },
+    "beginning": {"checkpoint", "corpus", "sources", "tokenizer"},
     "train": {
+        "beginning",
         "datamodule",
         "module",
         "checkpoint",
@@ -130,8 +132,8 @@ ENTRY_POINTS = {"train", "evaluate", "translate", "export", "import_marian"}
 CONFINED: dict[str, set[str]] = {
     "pytorch_lightning": {"datamodule", "module", "progress", "saving", "ending", "train"},
     "lightning": set(),  # the same library under its other name: one is enough
-    "hydra": {"cli", "runs", "sweep", "train", "evaluate"},
-    "omegaconf": {"cli", "runs", "sweep", "train", "evaluate"},
+    "hydra": {"beginning", "cli", "runs", "sweep", "train", "evaluate"},
+    "omegaconf": {"beginning", "cli", "runs", "sweep", "train", "evaluate"},
     "datasets": {"sources", "corpus"},
     "transformers": {"exports"},
     "ctranslate2": {"exports"},
