@@ -87,7 +87,9 @@ def model_to_start_from(cfg: DictConfig) -> LoadedModel | None:
             f"tokenizer.path={cfg.tokenizer.path} cannot go with start_from={cfg.start_from}, "
             "whose own tokenizer its weights know"
         )
-    found = checkpoint.load(checkpoint.find(str(cfg.start_from)))
+    # Not `latest`, which would be another one when the run is resumed.
+    path = str(cfg.start_from)
+    found = checkpoint.load(checkpoint.SHIPPED if path == checkpoint.SHIPPED.name else path)
     if "activation" in found.config["model"]:
         raise ValueError(f"start_from={cfg.start_from}: an imported model, which cannot be trained")
     return found
