@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
@@ -16,22 +16,84 @@ from mt.sources import Source
 from mt.tokenizer import Tokenizer
 
 log = logging.getLogger("mt")
+_SHA = ", sha256 "
+
+
+# All that comes with a model to start from, but for the numbers of its shape, model.NAME.
+_BROUGHT = ("model", "variation", "tokenizer.path", "tokenizer.vocab_size")
+
+
+class Parent(NamedTuple):
+    """The model with whose weights a run begins, or once began."""
+
+    name: str  # as ``start_from`` has it, and what its weights' file is known by
+    shape: dict[str, Any]  # numbers of mt.model.Transformer; how much to drop out is the run's own
+    loaded: LoadedModel | None  # None when the run goes on, with weights and tokenizer of its own
+
+
+def find_parent(
+    cfg: DictConfig, resume: Path | None, found: dict[str, Any] | None
+) -> Parent | None:
+    """What ``start_from`` names; None: random weights.
+
+    ``found`` is the checkpoint, read from ``resume``, of a run that goes on: it knows its parent,
+    which need not be there any more. Raises FileNotFoundError or ValueError when there is no such
+    model, none to train further, or not the one that the run began with.
+    """
+    path = None if cfg.start_from is None else str(cfg.start_from)
+    if found is not None:
+        own = found["hyper_parameters"]
+        name = own.get("started_from")
+        began = name and name.rpartition(_SHA)[0]
+        if began != path:
+            began, given = began or "null", path or "null"
+            raise ValueError(f"start_from={given}, but the run of {resume} has start_from={began}")
+        return name and Parent(name, _shape(own["model"]), None)
+    if path is None:
+        return None
+    if path == "latest":
+        raise ValueError("start_from=latest: name the folder, for the latest soon is another")
+    folder = checkpoint.SHIPPED if path == checkpoint.SHIPPED.name else Path(path)
+    loaded = checkpoint.load(folder)
+    if "activation" in loaded.config["model"]:
+        raise ValueError(f"start_from={path}: an imported model, which cannot be trained")
+    if not all(w.isfinite().all() for w in loaded.model.parameters()):
+        raise ValueError(f"start_from={path}: a weight is not a finite number")
+    shape = _shape(loaded.model.config)
+    _check_overrides(shape)
+    return Parent(f"{path}{_SHA}{checkpoint.digest(folder)[:12]}", shape, loaded)
+
+
+def _shape(config: dict[str, Any]) -> dict[str, Any]:
+    own = ("vocab_size", "P_drop")
+    return {name: value for name, value in config.items() if name not in own}
+
+
+def _check_overrides(shape: dict[str, Any]) -> None:
+    """ValueError when the command line asks for another shape or tokenizer than the parent's."""
+    brought = {*_BROUGHT, *(f"model.{name}" for name in shape)}
+    for override in HydraConfig.get().overrides.task:
+        if override.lstrip("+~").partition("=")[0] in brought:
+            raise ValueError(
+                f"{override} cannot go with start_from, which brings shape and tokenizer along"
+            )
 
 
 def get_tokenizer(
     cfg: DictConfig,
     source: Source,
     resume: Path | None = None,
-    started_from: LoadedModel | None = None,
+    parent: Parent | None = None,
 ) -> Tokenizer:
-    """The tokenizer whose ids the weights know, those of ``resume`` or of another model.
+    """The tokenizer whose ids the weights know, those of ``resume`` or of the parent.
 
     For new weights it is the one named, or one of this training text, trained if it is not there.
+    Raises ValueError or OSError when it cannot be had.
     """
     if resume is not None:
         return _run_tokenizer(cfg, resume)
-    if started_from is not None:
-        return started_from.tokenizer
+    if parent is not None and parent.loaded is not None:
+        return parent.loaded.tokenizer
     return load_or_train(cfg, tokenizer_path(cfg, source), source)
 
 
@@ -73,35 +135,3 @@ def _run_tokenizer(cfg: DictConfig, resume: Path) -> Tokenizer:
     if cfg.tokenizer.path and Tokenizer.load(str(cfg.tokenizer.path)).proto != found.proto:
         raise ValueError(f"tokenizer.path={cfg.tokenizer.path} is not the run's own, {path}")
     return found
-
-
-def model_to_start_from(cfg: DictConfig) -> LoadedModel | None:
-    """The model that ``start_from`` names; None: training begins with random weights.
-
-    Raises FileNotFoundError or ValueError when there is none, or none to train further.
-    """
-    if cfg.start_from is None:
-        return None
-    if cfg.tokenizer.path:
-        raise ValueError(
-            f"tokenizer.path={cfg.tokenizer.path} cannot go with start_from={cfg.start_from}, "
-            "whose own tokenizer its weights know"
-        )
-    # Not `latest`, which would be another one when the run is resumed.
-    path = str(cfg.start_from)
-    found = checkpoint.load(checkpoint.SHIPPED if path == checkpoint.SHIPPED.name else path)
-    if "activation" in found.config["model"]:
-        raise ValueError(f"start_from={cfg.start_from}: an imported model, which cannot be trained")
-    return found
-
-
-def shape(model: LoadedModel) -> dict[str, Any]:
-    """The numbers of mt.model.Transformer that come with a model; how much to drop out does not."""
-    own = {"vocab_size", "P_drop"}
-    return {name: value for name, value in model.model.config.items() if name not in own}
-
-
-def name(model: LoadedModel) -> str:
-    """A model's name and what its weights' file is known by, for the card of what comes of it."""
-    path = checkpoint.SHIPPED.name if model.path == checkpoint.SHIPPED else str(model.path)
-    return f"{path}, sha256 {checkpoint.digest(model.path)[:12]}"

@@ -239,11 +239,14 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tok
     hparams = checkpoint.get("hyper_parameters")
     if not isinstance(hparams, dict):
         raise ValueError(f"{path}: not a training checkpoint of this project")
+    training = {"global_step": checkpoint.get("global_step")}
+    if started_from := hparams.get("started_from"):
+        training["started from"] = started_from
     config = {
         "model": hparams.get("model"),
         "max_length": hparams.get("max_length"),
         "languages": hparams.get("languages"),
-        "training": {"global_step": checkpoint.get("global_step")},
+        "training": training,
     }
     _check_config(config, str(path))
     return config, _weights(checkpoint, path), Tokenizer.load(tokenizer)

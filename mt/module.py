@@ -51,7 +51,8 @@ class TranslationModule(pl.LightningModule):
     """Trains as section 5 of the paper says and validates by translating.
 
     ``model`` are the numbers of ``mt.model.Transformer`` but for the vocabulary's size, which is
-    the tokenizer's. ``search`` are ``Translator.translate``'s options for validation. Raises
+    the tokenizer's. ``search`` are ``Translator.translate``'s options for validation,
+    ``started_from`` the name of a model with whose weights training begins, for the record. Raises
     ValueError, naming the number, when one cannot be trained with.
     """
 
@@ -69,6 +70,7 @@ class TranslationModule(pl.LightningModule):
         max_length: int = 256,
         languages: Sequence[str] = ("en", "de"),
         search: dict[str, Any] | None = None,
+        started_from: str | None = None,
     ) -> None:
         super().__init__()
         if type(warmup_steps) is not int or warmup_steps < 1:
@@ -87,7 +89,7 @@ class TranslationModule(pl.LightningModule):
         self.eps_ls, self.warmup_steps = eps_ls, warmup_steps
         self.betas, self.eps, self.lr_factor = (beta1, beta2), eps, lr_factor
         self.seed, self.max_length, self.search = seed, max_length, search or {}
-        self.languages = languages
+        self.languages, self.started_from = languages, started_from
         self._translator().translate([], **self.search)  # wrong search options show at once
         self.stop_requested: bool = False  # set on any rank that wants training to end soon
         self.stopped: bool = False  # set on every rank when training ends for that

@@ -62,7 +62,6 @@ class Run(NamedTuple):
     saving: Saving
     interruption: Interruption
     resume: Path | None
-    started_from: str | None  # the model that the weights were once, by name and digest
 
 
 def make_data(cfg: DictConfig, source: Source, tok: Tokenizer, max_tokens: int) -> TranslationData:
@@ -108,11 +107,11 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     cleaning = Cleaning(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
     compiled = _check_compile(shape.pop("compile"))
-    started_from, origin = beginning.model_to_start_from(cfg), None
-    if started_from is not None:
-        origin = beginning.name(started_from)
-        shape |= beginning.shape(started_from)
-        OmegaConf.update(cfg, "model", shape)  # config.yaml names what is trained
+    found = None if resume is None else checkpoint.read(resume)
+    parent = beginning.find_parent(cfg, resume, found)
+    if parent is not None:
+        shape |= parent.shape
+        OmegaConf.update(cfg, "model", shape, force_add=True)  # config.yaml has what is trained
     _check_positions(
         shape.get("learned_positions"),
         cleaning.max_length,
@@ -125,6 +124,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
         "max_length": cleaning.max_length or 256,
         "languages": [str(cfg.data.src), str(cfg.data.tgt)],
         "search": _plain(cfg.search),
+        "started_from": parent and parent.name,
     }
     with torch.device("meta"):  # checks the numbers, takes no memory
         stand_in = SimpleNamespace(vocab_size=4, encode=lambda _: [])
@@ -141,23 +141,25 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     )
     trainer.accumulate_grad_batches = accumulate
 
-    tok = beginning.get_tokenizer(cfg, source, resume, started_from)
+    tok = beginning.get_tokenizer(cfg, source, resume, parent)
     settle_memory()
     pl.seed_everything(cfg.seed, verbose=False)
     module = TranslationModule(tok, **options)
-    if started_from is not None and resume is None:
-        module.model.load_state_dict(started_from.model.state_dict())
-        log.info(f"shape, tokenizer ({tok.vocab_size:,} pieces) and first weights: {origin}")
+    if parent is not None and parent.loaded is not None:
+        module.model.load_state_dict(parent.loaded.model.state_dict())
+        numbers = ", ".join(f"{name} {value}" for name, value in module.model.config.items())
+        log.info(f"begins with the weights of {parent.name}: {numbers}")
+    del parent  # a second copy of the weights
     if compiled:
         module.compile_layers()
     data = make_data(cfg, source, tok, max_tokens)
-    if resume is not None:
-        _check_resume(resume, module, cfg)
+    if resume is not None and found is not None:
+        _check_resume(resume, found, module, cfg)
     data.trainer = trainer
     # On every rank, before they know of each other: who waits for them loses patience at last.
     data.prepare_data()
     data.setup("fit")
-    return Run(trainer, module, data, saving, interruption, resume, origin)
+    return Run(trainer, module, data, saving, interruption, resume)
 
 
 def _check_numbers(cfg: DictConfig) -> None:
@@ -233,9 +235,10 @@ def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl
     return pl.Trainer(**theirs, **ours)
 
 
-def _check_resume(path: Path, module: TranslationModule, cfg: DictConfig) -> None:
+def _check_resume(
+    path: Path, found: dict[str, Any], module: TranslationModule, cfg: DictConfig
+) -> None:
     """ValueError when the run cannot go on from there; with ckpt=auto a finished one just ends."""
-    found = checkpoint.read(path)
     with torch.device("meta"):  # older ones name fewer numbers
         shape = Transformer(**found["hyper_parameters"]["model"]).config
     if shape != module.model.config:
@@ -262,7 +265,7 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
 
     The exit status: 0; 128 plus a signal's number; 2 where the user has something to change.
     """
-    trainer, module, data, saving, interruption, resume, _ = run
+    trainer, module, data, saving, interruption, resume = run
     if trainer.is_global_zero:
         _open(cfg, run, run_dir)
     if resume is not None:
@@ -317,7 +320,7 @@ def write_model(run: Run, run_dir: Path) -> None:
 
     After an interruption it holds the weights as they are, at once.
     """
-    trainer, module, data, saving = run[:4]
+    trainer, module, data, saving, _, _ = run
     # From the files, on every rank: a strategy may have the weights in pieces.
     paths = [saving.folder / "last.ckpt"] if module.stopped else saving.to_average()
     model = Transformer(**cast("dict[str, Any]", module.model.config))
@@ -334,8 +337,8 @@ def write_model(run: Run, run_dir: Path) -> None:
         "training pairs": len(data.train),
         "steps": trainer.global_step,
     }
-    if run.started_from is not None:
-        about["started from"] = run.started_from
+    if module.started_from is not None:
+        about["started from"] = module.started_from
     if not module.stopped:
         about["mean of checkpoints"] = ", ".join(path.stem for path in paths)
         log.info(f"the model is the mean of {about['mean of checkpoints']}")

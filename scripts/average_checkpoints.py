@@ -22,13 +22,16 @@ def main(argv: list[str] | None = None) -> int:
         loaded = checkpoint.load(args.checkpoints[-1])
         loaded.model.load_state_dict(checkpoint.average(args.checkpoints))
         names = ", ".join(Path(p).stem for p in args.checkpoints)
+        about = {"averaged checkpoints": names}
+        if started_from := loaded.config["training"].get("started from"):
+            about["started from"] = started_from
         checkpoint.save(
             args.output,
             loaded.model,
             loaded.tokenizer,
             loaded.config["max_length"],
             loaded.config["languages"],
-            {"averaged checkpoints": names},
+            about,
         )
         print(f"{args.output}: the mean of {len(args.checkpoints)} checkpoints")
 

@@ -18,8 +18,8 @@ def main(cfg: DictConfig) -> None:
     train.set_up_logging()
     with cli.user_errors("prepare_data", *train.USER_ERRORS):
         source = make_source(cfg.data)
-        started_from = beginning.model_to_start_from(cfg)
-        tokenizer = beginning.get_tokenizer(cfg, source, started_from=started_from)
+        parent = beginning.find_parent(cfg, None, None)
+        tokenizer = beginning.get_tokenizer(cfg, source, None, parent)
         train.make_data(cfg, source, tokenizer, cfg.data.max_tokens).prepare_data()
 
 

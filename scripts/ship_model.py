@@ -33,7 +33,8 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError(f"{args.card}: an empty card")
         loaded = checkpoint.load(args.model)
         training = dict(loaded.config.get("training") or {})
-        training.pop("command", None)  # with its paths: the card has the recipe
+        for name in ("command", "started from"):  # with their paths: the card has the recipe
+            training.pop(name, None)
         if (size := 2 * sum(p.numel() for p in loaded.model.parameters())) > MOST:
             raise ValueError(f"{args.model}: {size:,} bytes in 16 bits, more than {MOST:,}")
         checkpoint.save(

@@ -15,6 +15,8 @@ def main(cfg: DictConfig) -> None:
     cli.remove_empty(cli.run_folder())  # there is no run
     train.set_up_logging()
     with cli.user_errors("train_tokenizer", *train.USER_ERRORS):
+        if cfg.start_from is not None:
+            raise ValueError("start_from brings its tokenizer along: there is none to train")
         source = make_source(cfg.data)
         path = beginning.tokenizer_path(cfg, source)
         if path.exists():

@@ -104,7 +104,7 @@ SETTINGS = [
     ("ckpt=last", r"ckpt=last: no checkpoint in"),
     ("ckpt=5", r"ckpt=5: no such file"),
     ("start_from=gone", r"gone: no such model folder"),
-    ("start_from=latest", r"latest: no such model folder"),
+    ("start_from=latest", r"start_from=latest: name the folder"),
     ("start_from=corpus", r"corpus: not a model folder"),
     ("training.eps_ls=2", r"eps_ls=2: must be"),
     ("training.eps_ls=x", r"eps_ls='x': must be"),

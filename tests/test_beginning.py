@@ -1,12 +1,14 @@
 """Training that goes on from another model's weights (start_from)."""
 
+import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
-from training import arguments, assert_same_weights, run, weights
+from training import ROOT, arguments, assert_same_weights, run, weights
 
 from mt import checkpoint
 from mt.marian import MarianTransformer
@@ -26,40 +28,68 @@ def model(tmp_path: Path, bpe: Tokenizer) -> Path:
     return folder
 
 
-def begin(corpus: Path, run_dir: Path, model: Path, **changes: Any) -> list[str]:
-    values = {"start_from": model, "tokenizer.path": "null", "data.workers": 0} | changes
-    return arguments(corpus, run_dir, **values)
+def begin(corpus: Path, run_dir: Path, model: Any, **changes: Any) -> list[str]:
+    """A command line that names no shape and no tokenizer, as both come along."""
+    brought = ("model=", "model.N=", "model.d_model=", "model.d_ff=", "model.h=", "tokenizer.path=")
+    values = {"start_from": model, "data.workers": 0} | changes
+    return [a for a in arguments(corpus, run_dir, **values) if not a.startswith(brought)]
+
+
+STILL = {"trainer.max_steps": 1, "training.lr_factor": 1e-9}
+
+
+def known_as(model: Path) -> str:
+    return f"{model}, sha256 {checkpoint.digest(model)[:12]}"
 
 
 def test_a_run_begins_with_the_weights_shape_and_pieces_of_a_model(
     corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    still = {"trainer.max_steps": 1, "training.lr_factor": 1e-9, "model.P_drop": 0.05}
-    assert run(begin(corpus, tmp_path / "run", model, **still), monkeypatch) == 0
-    assert str(model) in capsys.readouterr().out
+    changes = STILL | {"model.P_drop": 0.05}
+    assert run(begin(corpus, tmp_path / "run", model, **changes), monkeypatch) == 0
+    assert f"begins with the weights of {known_as(model)}: " in capsys.readouterr().out
 
     parent, child = checkpoint.load(model), checkpoint.load(tmp_path / "run" / "model")
     for name, w in parent.model.state_dict().items():
         torch.testing.assert_close(child.model.state_dict()[name], w, atol=1e-6, rtol=0)
     assert child.model.config == parent.model.config | {"P_drop": 0.05}
     assert child.tokenizer.proto == parent.tokenizer.proto
-    expected = f"{model}, sha256 {checkpoint.digest(model)[:12]}"
-    assert child.config["training"]["started from"] == expected
+    assert child.config["training"]["started from"] == known_as(model)
     kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
-    assert (kept.model.N, kept.model.d_model, kept.model.h) == (2, 24, 3)
+    assert kept.model == SHAPE | {
+        "P_drop": 0.05, "d_k": 8, "learned_positions": None, "compile": False,
+    }  # fmt: skip
 
 
-def test_a_resumed_run_goes_on_from_its_own_weights(
-    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_resumed_run_needs_its_parent_no_more_but_keeps_its_name(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
+    name = known_as(model)
     once = begin(corpus, tmp_path / "once", model, **{"trainer.max_steps": 6})
     assert run(once, monkeypatch) == 0
-    for steps in (3, 6):
-        changes = {"trainer.max_steps": steps, "ckpt": "auto"}
-        assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
+    changes = {"trainer.max_steps": 3, "ckpt": "auto"}
+    assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
+    shutil.rmtree(model)
+    changes["trainer.max_steps"] = 6
+    assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
     assert_same_weights(tmp_path / "once", tmp_path / "twice")
-    first = checkpoint.load(model).model.state_dict()["embedding.weight"]
-    assert not torch.equal(weights(tmp_path / "once")["model.embedding.weight"], first)
+    assert checkpoint.load(tmp_path / "twice" / "model").config["training"]["started from"] == name
+
+    capsys.readouterr()
+    changes["trainer.max_steps"] = 9
+    for given in ("null", "everyday"):
+        assert run(begin(corpus, tmp_path / "twice", given, **changes), monkeypatch) == 2
+        error = capsys.readouterr().err
+        assert f"start_from={given}, but the run of {tmp_path / 'twice'}" in error
+        assert error.endswith(f"has start_from={model}\n")
+
+
+def test_a_run_from_random_weights_is_not_resumed_as_another_models(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert run(arguments(corpus, tmp_path / "run"), monkeypatch) == 0
+    assert run(begin(corpus, tmp_path / "run", model, ckpt="auto"), monkeypatch) == 2
+    assert "has start_from=null" in capsys.readouterr().err
 
 
 def test_a_checkpoint_and_the_model_that_ships_can_be_started_from(
@@ -67,40 +97,75 @@ def test_a_checkpoint_and_the_model_that_ships_can_be_started_from(
 ) -> None:
     assert run(begin(corpus, tmp_path / "one", model), monkeypatch) == 0
     last = tmp_path / "one" / "checkpoints" / "last.ckpt"
-    still = {"trainer.max_steps": 1, "training.lr_factor": 1e-9}
-    assert run(begin(corpus, tmp_path / "two", last, **still), monkeypatch) == 0
+    assert run(begin(corpus, tmp_path / "two", last, **STILL), monkeypatch) == 0
     ours, theirs = (weights(tmp_path / name)["model.embedding.weight"] for name in ("one", "two"))
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
-    assert run(begin(corpus, tmp_path / "three", Path("everyday"), **still), monkeypatch) == 0
+    assert run(begin(corpus, tmp_path / "three", "everyday", **STILL), monkeypatch) == 0
     child, shipped = (
         checkpoint.load(path) for path in (tmp_path / "three" / "model", checkpoint.SHIPPED)
     )
-    assert child.config["training"]["started from"].startswith("everyday, sha256 ")
+    expected = known_as(checkpoint.SHIPPED).replace(str(checkpoint.SHIPPED), "everyday")
+    assert child.config["training"]["started from"] == expected
     assert child.model.config["d_ff"] == shipped.model.config["d_ff"]
     assert child.tokenizer.proto == shipped.tokenizer.proto
 
 
-def test_a_tokenizer_of_ones_own_is_refused_beside_a_model(
-    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+def test_a_mean_of_checkpoints_names_the_parent_too(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = begin(corpus, tmp_path / "run", model, **{"tokenizer.path": "some.model"})
-    assert run(named, monkeypatch) == 2
+    assert run(begin(corpus, tmp_path / "run", model, **STILL), monkeypatch) == 0
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    average = runpy.run_path(str(ROOT / "scripts" / "average_checkpoints.py"))["main"]
+    assert average([str(last), "--output", str(tmp_path / "mean")]) == 0
+    config = checkpoint.load(tmp_path / "mean").config
+    assert config["training"]["started from"] == known_as(model)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model=big", "model.N=5", "variation=C_N2", "tokenizer.path=a.model",
+     "tokenizer.vocab_size=500"],
+)  # fmt: skip
+def test_another_shape_or_tokenizer_is_refused_beside_a_model(
+    override: str,
+    corpus: Path,
+    tmp_path: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    command = [*begin(corpus, tmp_path / "run", model), override]
+    assert run(command, monkeypatch) == 2
     error = capsys.readouterr().err
-    assert "tokenizer.path=some.model cannot go with start_from" in error
+    assert f"{override} cannot go with start_from" in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
 
 
-def test_an_imported_model_is_refused(
+def test_learned_positions_of_a_model_are_those_that_count(
+    corpus: Path, tmp_path: Path, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder = tmp_path / "learned"
+    transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE, learned_positions=40)
+    checkpoint.save(folder, transformer, bpe, 39, ["en", "de"], {})
+    assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
+    assert "model.learned_positions=40: must be more than" in capsys.readouterr().err
+
+
+def test_models_that_cannot_be_trained_are_refused(
     corpus: Path,
     tmp_path: Path,
     bpe: Tokenizer,
+    model: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
     imported = MarianTransformer(vocab_size=bpe.vocab_size, **SHAPE, activation="swish")
-    folder = tmp_path / "marian"
-    checkpoint.save(folder, imported, bpe, 64, ["en", "de"], {})
-    assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
-    assert "an imported model, which cannot be trained" in capsys.readouterr().err
+    diverged = checkpoint.load(model).model
+    diverged.embedding.weight.data[3, 3] = float("nan")
+    for transformer, said in ((imported, "an imported model"), (diverged, "not a finite number")):
+        folder = tmp_path / "wrong"
+        checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {})
+        assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
+        assert said in capsys.readouterr().err
