@@ -112,9 +112,10 @@ def test_a_checkpoint_from_before_the_variations_can_be_resumed(tmp_path: Path) 
     torch.save({"state_dict": {}, "global_step": 3, "hyper_parameters": hyper_parameters}, path)
     cfg = OmegaConf.create({"ckpt": "last", "trainer": {"max_steps": 5}})
     same, other = (SimpleNamespace(model=Transformer(**shape, d_k=d_k)) for d_k in (4, 3))
-    train._check_resume(path, cast(TranslationModule, same), cfg)
+    found = checkpoint.read(path)
+    train._check_resume(path, found, cast(TranslationModule, same), cfg)
     with pytest.raises(ValueError, match="is of another model"):
-        train._check_resume(path, cast(TranslationModule, other), cfg)
+        train._check_resume(path, found, cast(TranslationModule, other), cfg)
 
 
 def test_another_seed_gives_other_weights(
