@@ -155,6 +155,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     data = make_data(cfg, source, tok, max_tokens)
     if resume is not None and found is not None:
         _check_resume(resume, found, module, cfg)
+    del found  # weights and Adam's moments, which the trainer reads for itself
     data.trainer = trainer
     # On every rank, before they know of each other: who waits for them loses patience at last.
     data.prepare_data()
