@@ -15,7 +15,7 @@ from mt import corpus
 from mt import noise as noises
 from mt.batching import Batch, TokenBudgetSampler, collate
 from mt.corpus import Cleaning, PreparedCorpus
-from mt.processes import begin_worker
+from mt.processes import begin_worker, signals_wait
 from mt.sources import Source
 from mt.tokenizer import UNK, Tokenizer, check_dropout
 
@@ -117,7 +117,7 @@ class TranslationData(pl.LightningDataModule):
 
     def _loader(self, batches: "_Batches", sampler: TokenBudgetSampler) -> DataLoader[Batch]:
         # batch_size=None: the sampler's lists go to the data set whole, which collates them.
-        return DataLoader(
+        return _Loader(
             batches,
             sampler=sampler,
             batch_size=None,
@@ -153,6 +153,14 @@ class TranslationData(pl.LightningDataModule):
                 "max_tokens or the number of devices has changed since the checkpoint: the "
                 "current epoch goes on at about the same place, not exactly"
             )
+
+
+class _Loader(DataLoader[Batch]):
+    """Starts its workers while signals wait."""
+
+    def __iter__(self) -> Any:
+        with signals_wait():
+            return super().__iter__()
 
 
 class _Changes(NamedTuple):

@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SWEEP = "MT_SWEEP"  # in the environment of a job: the process of its sweep
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
@@ -38,4 +40,18 @@ def begin_worker(parent: int, worker: int) -> None:
     """
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     end_with_parent(parent)
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """The signals wait till the end; for a worker started meanwhile, till it ignores them.
+
+    Before ``begin_worker`` torch has a worker end by SIGTERM, and the run with it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

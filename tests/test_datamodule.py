@@ -1,5 +1,7 @@
 """Batches for Lightning: what they hold, which rank gets which, and where a resumed run starts."""
 
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from mt import phrasebook
+from mt import datamodule, phrasebook
 from mt.batching import Batch
 from mt.corpus import Cleaning
 from mt.datamodule import TranslationData, _Batches, _Changes
+from mt.processes import begin_worker
 from mt.sources import Phrasebook
 from mt.tokenizer import EOS, Tokenizer
 
@@ -56,6 +59,23 @@ def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) ->
         found.append([batch.src.ids for batch in module.train_dataloader()])
     assert len(found[0]) == len(found[1])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_a_signal_before_a_worker_has_begun_does_not_end_it(
+    bpe: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one for the whole process group may come: a loader without its worker fails."""
+
+    def begin_late(parent: int, worker: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        begin_worker(parent, worker)
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    monkeypatch.setattr(datamodule, "begin_worker", begin_late)
+    module = data(bpe, tmp_path, workers=2)
+    module.setup("fit")
+    assert len(list(module.train_dataloader())) == len(module._sampler(module.train, shuffle=True))
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_bpe_dropout_splits_the_same_sentences_anew_in_training_alone(
