@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 INSTALLED = $(VENV)/installed
 DEVELOPS = $(VENV)/develops
+PYTEST = $(VENV)/bin/python -m pytest -n 2 --dist loadfile # two processes, a file in one of them
 
 .PHONY: quickstart test check
 
@@ -10,13 +11,13 @@ quickstart: $(INSTALLED) ## train, evaluate and use a small model: about eight m
 	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/quickstart.sh
 
 test: $(DEVELOPS) ## the tests that need neither network nor GPU
-	$(VENV)/bin/python -m pytest
+	$(PYTEST)
 
 check: $(DEVELOPS) ## all that must be clean before a commit
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest
+	$(PYTEST)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
