@@ -6,6 +6,7 @@ scores only 2.7 times faster, most of it counting n-grams still: not worth a sec
 """
 
 import json
+import os
 import shlex
 import sys
 import time
@@ -22,11 +23,15 @@ from mt import metrics, pictures
 from mt import report as reports
 from mt.report import Report
 
+COLUMNS = {"A": 8, "B": 8, "B - A": 8, "A, 95%": 16, "B, 95%": 16, "p": 8}  # name -> width
 MOST = 10  # sentences of each direction that comparison.md shows
-OF_REPORT = {"runs", "model", "model_sha256", "data", "sentences", "target", "tokenized"}
-OF_REPORT |= {"source_sha256", "reference_sha256"}
-OF_RUN = {"beam_size", "alpha", "hypotheses", "sentence_scores", "sentence_signatures"}
-OF_RUN |= {"hypothesis_sha256"}
+NUMBER = (int, float, type(None))  # None of translations that were there already
+OF_REPORT = {"runs": list, "config": dict, "model": str, "model_sha256": (str, type(None))}
+OF_REPORT |= {"data": str, "sentences": int, "target": str, "tokenized": bool}
+OF_REPORT |= {"source_sha256": str, "reference_sha256": str}
+OF_RUN = {"beam_size": NUMBER, "alpha": NUMBER, "hypotheses": str, "sentence_scores": str}
+OF_RUN |= {"hypothesis_sha256": str, "scores": list, "sentence_signatures": dict}
+OF_SCORE = {"name": str, "value": (int, float), "signature": str}
 
 
 class System(NamedTuple):
@@ -56,7 +61,7 @@ def load(path: Path) -> System:
     runs = [run for run in report["runs"] if chosen in (None, run["hypotheses"])]
     if not runs:
         raise ValueError(f"{path}: no hypotheses that {file} knows")
-    run = max(runs, key=lambda run: run["beam_size"])
+    run = max(runs, key=lambda run: run["beam_size"] or 0)
     sides = {"source": report["source_sha256"], "reference": report["reference_sha256"]}
     sides["hypothesis"] = run["hypothesis_sha256"]
     texts = file.parent / run["hypotheses"]
@@ -68,13 +73,22 @@ def load(path: Path) -> System:
 def _read_report(file: Path) -> Report:
     try:
         report = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: not JSON: {error}") from None
-    if isinstance(report, dict) and report.keys() >= OF_REPORT and report["runs"]:
-        runs = report["runs"]
-        if all(isinstance(run, dict) and run.keys() >= OF_RUN for run in runs):
-            return report
+    if (
+        _has(report, OF_REPORT)
+        and report["runs"]
+        and all(_has(run, OF_RUN) for run in report["runs"])
+        and all(_has(score, OF_SCORE) for run in report["runs"] for score in run["scores"])
+    ):
+        return cast("Report", report)
     raise ValueError(f"{file}: not a report of this version: evaluate again")
+
+
+def _has(found: object, kinds: dict[str, Any]) -> bool:
+    return isinstance(found, dict) and all(
+        name in found and isinstance(found[name], kind) for name, kind in kinds.items()
+    )
 
 
 def _read_rows(file: Path, sides: dict[str, str]) -> list[dict[str, Any]]:
@@ -82,9 +96,10 @@ def _read_rows(file: Path, sides: dict[str, str]) -> list[dict[str, Any]]:
     try:
         with file.open(encoding="utf-8", newline="\n") as stream:
             rows = [json.loads(line) for line in stream]
-        found = {side: reports.digest([row[side] for row in rows]) for side in sides}
-        whole = found == sides and all(row["chrf"] >= 0 for row in rows)
-    except (ValueError, KeyError, TypeError):
+        whole = {side: reports.digest([row[side] for row in rows]) for side in sides} == sides
+    except FileNotFoundError:
+        raise ValueError(f"{file}: is missing, the report beside it names it") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
         raise ValueError(f"{file}: damaged, or not of the report beside it: evaluate again")
@@ -112,8 +127,13 @@ def paired_bootstrap(
 ) -> Report:
     """The score of each with its mean and the half of its 95% interval, and the p-value.
 
-    The p-value of equal scores, for which sacreBLEU gives the least that it can, is None.
+    The p-value is None where sacreBLEU's would be its least, and mean nothing: of equal scores, and
+    of a test set whose samples are all alike, as those of one sentence. Raises ValueError for a
+    SACREBLEU_SEED that sacreBLEU does not take as one.
     """
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    if seed.lower() != "none" and not (seed.isdecimal() and int(seed) > 0):
+        raise ValueError(f"SACREBLEU_SEED={seed}: must be a whole number above 0, or none")
     systems: list[tuple[str, Sequence[str]]]
     systems = [("A", measure.texts(a)), ("B", measure.texts(b))]
     test = PairedTest(
@@ -126,9 +146,37 @@ def paired_bootstrap(
         # numpy's numbers, which JSON does not know
         found[side] = {key: float(getattr(result, key)) for key in ("score", "mean", "ci")}
         found["p_value"] = result.p_value  # B's: A, the first, is compared with nothing
-    if found["a"]["score"] == found["b"]["score"]:
+    a_side, b_side = found["a"], found["b"]
+    if a_side["score"] == b_side["score"] or a_side["ci"] == b_side["ci"] == 0:
         found["p_value"] = None
     return found
+
+
+def check_recorded(system: System, side: str, scores: list[Report]) -> None:
+    """ValueError when its report has another value of a score than its texts give now."""
+    recorded = {score["signature"]: score["value"] for score in system.run["scores"]}
+    for score in scores:
+        now = score[side]["score"]
+        then = recorded.get(reports.without_test(score["signature"]), now)
+        if abs(now - then) > 0.005:
+            raise ValueError(
+                f"{system.path}: {score['name']} is {then:.2f} in the report, but {now:.2f} of its "
+                "texts: the report was changed: evaluate again"
+            )
+
+
+def comet_bootstrap(a: System, b: System) -> Report | None:
+    """``paired_bootstrap`` of COMET; None unless one model has scored the sentences of both."""
+    names = {system.run["sentence_signatures"].get("comet") for system in (a, b)}
+    try:
+        one, other = ([str(float(x)) for x in system.column("comet")] for system in (a, b))
+    except (KeyError, TypeError, ValueError):
+        return None
+    if len(names) != 1:
+        return None
+    found = paired_bootstrap(metrics.Measure("COMET", "", metrics.MeanOf), one, other, one)
+    test = [part for part in found["signature"].split("|") if part.startswith(("bs:", "seed:"))]
+    return found | {"signature": "|".join([str(names.pop()), *test])}
 
 
 def compare(a: System, b: System) -> Report:
@@ -139,7 +187,21 @@ def compare(a: System, b: System) -> Report:
     sides = {"a": a, "b": b}
     hypotheses = {side: system.column("hypothesis") for side, system in sides.items()}
     measures = metrics.measures(target, tokenized)
-    differences = [round(y - x, 4) for x, y in zip(a.column("chrf"), b.column("chrf"), strict=True)]
+    chrf, signature = metrics.sentence_chrf([*hypotheses.values()], references)
+    differences = [round(y - x, 4) for x, y in zip(*chrf, strict=True)]
+    scores = [
+        paired_bootstrap(each, hypotheses["a"], hypotheses["b"], references)
+        for each in tqdm(measures, unit=" scores", disable=None)
+    ]
+    for side, system in sides.items():
+        check_recorded(system, side, scores)
+    learned = comet_bootstrap(a, b)
+    scores += [learned] if learned else []
+    notes = []
+    if a.report["source_sha256"] != b.report["source_sha256"]:
+        notes.append("the sources differ; lengths are A's")
+    if not learned and any("comet" in each.run["sentence_signatures"] for each in (a, b)):
+        notes.append("COMET is left out: one model has not scored both")
     buckets = []
     for words, which in reports.by_length(sources).items():
         bucket: Report = {"words": words, "sentences": len(which)}
@@ -154,19 +216,17 @@ def compare(a: System, b: System) -> Report:
     return {
         "data": a.report["data"],
         "sentences": len(references),
-        "same_sources": a.report["source_sha256"] == b.report["source_sha256"],
+        "notes": notes,
         "reference_sha256": a.report["reference_sha256"],
         "target": target,
         "tokenized": tokenized,
         **{side: _about(system) for side, system in sides.items()},
         "test": "paired bootstrap resampling, sacrebleu.significance.PairedTest",
         "versions": {"sacrebleu": sacrebleu.__version__},
-        "scores": [
-            paired_bootstrap(each, hypotheses["a"], hypotheses["b"], references)
-            for each in tqdm(measures, unit=" scores", disable=None)
-        ],
+        "scores": scores,
         "sentence_chrf": {
-            "signature": a.run["sentence_signatures"]["chrf"],
+            "signature": signature,
+            "differences": differences,
             "a_better": sum(d < 0 for d in differences),
             "b_better": sum(d > 0 for d in differences),
             "equal": sum(d == 0 for d in differences),
@@ -191,6 +251,9 @@ def _about(system: System) -> Report:
         "report": str(system.path),
         "model": system.report["model"],
         "model_sha256": system.report["model_sha256"],
+        "precision": system.report["config"].get("precision"),
+        "source_sha256": system.report["source_sha256"],
+        "hypothesis_sha256": system.run["hypothesis_sha256"],
         "search": reports.search_name(system.run),
         "alpha": system.run["alpha"],
         "hypotheses": system.run["hypotheses"],
@@ -201,10 +264,10 @@ def _about(system: System) -> Report:
 
 
 def _name(side: Report) -> str:
-    return (
-        f"{side['report']}: {side['search']}, alpha {side['alpha']}, "
-        f"{side['model']} (sha256 {side['model_sha256'][:12]})"
-    )
+    if side["model_sha256"] is None:
+        return f"{side['report']}: {reports.model_name(side)}"
+    search = f"{side['search']}, alpha {side['alpha']}, {side['precision']}"
+    return f"{side['report']}: {search}, {reports.model_name(side)}"
 
 
 def render(comparison: Report) -> str:
@@ -212,15 +275,13 @@ def render(comparison: Report) -> str:
     lines = [
         *(f"{side.upper()}     {_name(comparison[side])}" for side in "ab"),
         f"data  {comparison['data']}: {comparison['sentences']:,} sentences",
+        *(f"note  {note}" for note in comparison["notes"]),
         "",
-        f"{'':<32}{'A':>8}{'B':>8}{'B - A':>8}{'A, 95%':>16}{'B, 95%':>16}{'p':>8}",
+        f"{'':<32}" + "".join(f"{name:>{n}}" for name, n in COLUMNS.items()),
     ]
     for score in comparison["scores"]:
-        a, b = score["a"], score["b"]
-        lines.append(
-            f"{score['name']:<32}{a['score']:8.2f}{b['score']:8.2f}{b['score'] - a['score']:+8.2f}"
-            f"{_interval(a):>16}{_interval(b):>16}{p_value(score):>8}"
-        )
+        texts = zip(_row(score), COLUMNS.values(), strict=True)
+        lines.append(f"{score['name']:<32}" + "".join(f"{text:>{n}}" for text, n in texts))
     lines += ["", _wins(comparison), "", "signatures"]
     lines += [f"  {score['name']}: {score['signature']}" for score in comparison["scores"]]
     return "\n".join(lines)
@@ -228,18 +289,7 @@ def render(comparison: Report) -> str:
 
 def markdown(comparison: Report) -> str:
     """comparison.md."""
-    rows = []
-    for score in comparison["scores"]:
-        a, b = score["a"], score["b"]
-        rows.append(
-            [
-                score["name"],
-                *(f"{side['score']:.2f}" for side in (a, b)),
-                f"{b['score'] - a['score']:+.2f}",
-                *(_interval(side) for side in (a, b)),
-                p_value(score),
-            ]
-        )
+    rows = [[score["name"], *_row(score)] for score in comparison["scores"]]
     lines = [
         "# Comparison",
         "",
@@ -249,14 +299,14 @@ def markdown(comparison: Report) -> str:
         *(f"- {side.upper()}: {_name(comparison[side])}" for side in "ab"),
         f"- data: {comparison['data']}, {comparison['sentences']:,} sentences, sha256 of the "
         f"references {comparison['reference_sha256'][:12]}",
-        *([] if comparison["same_sources"] else ["- the sources differ; lengths are A's"]),
+        *(f"- {note}" for note in comparison["notes"]),
         "",
         reports.table(["", "A", "B", "B - A", "A, mean ± 95%", "B, mean ± 95%", "p"], rows),
         "",
         "Paired bootstrap resampling of the sentences by sacreBLEU; samples and seed stand in the "
         "signatures. p is the chance of so great a difference if only the choice of sentences made "
-        "it; 0.05 is the usual limit. Equal scores have none. It says nothing of what another "
-        "seed of training would give.",
+        "it; 0.05 is the usual limit. Equal scores have none, nor have samples that are all alike. "
+        "It says nothing of what another seed of training would give.",
         "",
         "## Which scores these are",
         "",
@@ -281,12 +331,15 @@ def markdown(comparison: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def p_value(score: Report) -> str:
-    return "–" if score["p_value"] is None else f"{score['p_value']:.4f}"
-
-
-def _interval(side: Report) -> str:
-    return f"{side['mean']:.2f} ± {side['ci']:.2f}"
+def _row(score: Report) -> list[str]:
+    """A, B, their difference, both with their intervals, and p."""
+    name, sides = score["name"], (score["a"], score["b"])
+    return [
+        *(reports.number(name, side["score"]) for side in sides),
+        reports.number(name, sides[1]["score"] - sides[0]["score"], "+"),
+        *(f"{reports.number(name, x['mean'])} ± {reports.number(name, x['ci'])}" for x in sides),
+        "–" if score["p_value"] is None else f"{score['p_value']:.4f}",
+    ]
 
 
 def _wins(comparison: Report) -> str:
@@ -314,10 +367,10 @@ def _length_table(comparison: Report) -> str:
 
 def run(paths: list[Any], run_dir: Path) -> None:
     """Write comparison.json, comparison.md and comparison.png to the run directory."""
-    if len(paths) != 2 or not all(isinstance(path, str) for path in paths):
+    if len(paths) != 2 or not all(isinstance(path, str | int) for path in paths):
         named = ",".join(map(str, paths))
         raise ValueError(f"compare=[{named}]: name two reports, as compare=[FOLDER_A,FOLDER_B]")
-    a, b = (load(Path(path)) for path in paths)
+    a, b = (load(Path(str(path))) for path in paths)  # a sweep calls its folders 0, 1, 2
     about = {
         "date": time.strftime("%Y-%m-%d"),
         "command": shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]]),
@@ -325,7 +378,7 @@ def run(paths: list[Any], run_dir: Path) -> None:
     comparison = about | compare(a, b)
     run_dir.mkdir(parents=True, exist_ok=True)
     reports.write(run_dir / "comparison.md", markdown(comparison))
-    differences = [y - x for x, y in zip(a.column("chrf"), b.column("chrf"), strict=True)]
     reports.write_json(run_dir / "comparison.json", comparison)
-    pictures.draw_comparison(run_dir / "comparison.png", comparison, differences)
-    print(f"{render(comparison)}\n\ncomparison  {run_dir}/comparison.md")
+    print(render(comparison))
+    pictures.draw_comparison(run_dir / "comparison.png", comparison)
+    print(f"\ncomparison  {run_dir}/comparison.md")

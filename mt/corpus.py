@@ -44,15 +44,19 @@ def check_limit(limit: int | None, name: str = "limit") -> None:
         raise ValueError(f"{name}={limit!r}: must be null or a whole number of at least 1")
 
 
+class Empty(ValueError):
+    """There is nothing in a corpus."""
+
+
 def first(pairs: Iterable[Pair], limit: int | None) -> Iterator[Pair]:
-    """At most ``limit`` pairs from the front. ValueError when there is none at all."""
+    """At most ``limit`` pairs from the front. Raises Empty when there is none at all."""
     check_limit(limit)
     some = False
     for pair in itertools.islice(pairs, limit):
         some = True
         yield pair
     if not some:
-        raise ValueError("the corpus is empty: it holds no sentence pairs")
+        raise Empty("the corpus is empty: it holds no sentence pairs")
 
 
 class Seen:

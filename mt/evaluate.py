@@ -2,17 +2,21 @@
 
 Translates a test set with each beam size asked for, prints every score with its signature, and
 writes to the run directory hypotheses, scores sentence by sentence, report.json, report.md and
-pictures.png. ``compare=[A,B]`` sets two such reports side by side instead.
+pictures.png. ``hyp=FILE`` scores translations that are there already, of whatever program;
+``compare=[A,B]`` sets two such reports side by side instead.
 """
 
 import contextlib
+import hashlib
+import json
 import logging
 import platform
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
 import sacrebleu
@@ -23,8 +27,9 @@ from tqdm import tqdm
 
 from mt import checkpoint, cli, compare, corpus, metrics, pictures
 from mt import report as reports
+from mt.report import Report
 from mt.search import SearchOptions
-from mt.sources import SPLITS, make_source
+from mt.sources import SPLITS, make_source, read_lines
 from mt.translation import Translation
 from mt.translator import Translator, default_workers, pick_device
 
@@ -36,14 +41,18 @@ def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     if (cfg.src is None) != (cfg.ref is None):
         raise ValueError("src and ref go together: a file of sources and one of references")
     if cfg.src is not None:
-        source = make_source({"kind": "files", "test": [cfg.src, cfg.ref]})
-        return *corpus.texts(source, "test", cfg.limit), f"{cfg.src} / {cfg.ref}"
-    if cfg.split not in SPLITS:
+        source, split = make_source({"kind": "files", "test": [cfg.src, cfg.ref]}), "test"
+        name = f"{cfg.src} / {cfg.ref}"
+    elif cfg.split not in SPLITS:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
-    source = make_source(cfg.data)
-    given = cfg.data.get(cfg.split) or cfg.data.get("path") or cfg.data.kind
-    name = f"{given} ({cfg.split})"
-    return *corpus.texts(source, cfg.split, cfg.limit), name
+    else:
+        source, split = make_source(cfg.data), cfg.split
+        given = cfg.data.get(split) or cfg.data.get("path") or cfg.data.kind
+        name = f"{given} ({split})"
+    try:
+        return *corpus.texts(source, split, cfg.limit), name
+    except corpus.Empty as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def translate(
@@ -85,89 +94,188 @@ def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
         )
 
 
-def run(cfg: DictConfig, run_dir: Path) -> None:
-    path = checkpoint.find(None if cfg.model_path is None else str(cfg.model_path))
-    sizes = cfg.search.beam_size
-    sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
-    if not sizes or len(set(sizes)) < len(sizes):
-        raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
-    alpha = checkpoint.own_options(path).alpha if cfg.search.alpha is None else cfg.search.alpha
-    options = [SearchOptions(size, alpha) for size in sizes]
+class Found(NamedTuple):
+    """A column of the report."""
+
+    name: str  # in the names of its files
+    facts: Report  # its search, and how fast that was
+    hypotheses: list[str]
+    log_probs: list[float] | None = None
+
+
+class Model:
+    """What translates the test set, as the configuration says."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self.path = checkpoint.find(None if cfg.model_path is None else str(cfg.model_path))
+        sizes = cfg.search.beam_size
+        sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
+        if not sizes or len(set(sizes)) < len(sizes):
+            raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
+        own = checkpoint.own_options(self.path).alpha
+        alpha = own if cfg.search.alpha is None else cfg.search.alpha
+        self.options = [SearchOptions(size, alpha) for size in sizes]
+        self.batch_size = cfg.search.batch_size
+        device = pick_device(str(cfg.device))
+        self.loaded = checkpoint.load(self.path, device)
+        self.languages = self.loaded.config.get("languages") or ["en", "de"]
+        self.translator = Translator(
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.loaded.config["max_length"],
+            precision=cfg.precision,
+            workers=default_workers(device) if cfg.workers is None else cfg.workers,
+        )
+
+    def about(self, sources: list[str]) -> Report:
+        tokenizer = self.loaded.tokenizer
+        return {
+            "model": "mt/everyday" if self.path == checkpoint.SHIPPED else str(self.path),
+            "model_sha256": checkpoint.digest(self.path),
+            "tokenizer_sha256": hashlib.sha256(tokenizer.proto).hexdigest(),
+            "model_config": self.loaded.config,
+            "source_tokens": sum(len(ids) + 1 for ids in tokenizer.encode(sources)),
+        }
+
+    def searches(self, sources: list[str]) -> Iterator[Found]:
+        for option in self.options:
+            results, speed = translate(self.translator, sources, option, self.batch_size)
+            search = {"beam_size": option.beam_size, "alpha": option.alpha}
+            yield Found(
+                f"beam{option.beam_size}",
+                search | speed,
+                [result.text for result in results],
+                [round(result.log_prob, 4) for result in results],
+            )
+
+
+def given(cfg: DictConfig, sentences: int) -> Found:
+    """The translations of the file ``hyp``. ValueError unless it has a line for each sentence."""
+    lines = list(read_lines(cfg.hyp))
+    lines = lines if cfg.limit is None else lines[: cfg.limit]
+    if len(lines) != sentences:
+        raise ValueError(f"hyp={cfg.hyp}: {len(lines):,} lines for {sentences:,} sentences")
+    return Found("given", {"beam_size": None, "alpha": None}, lines)
+
+
+def _check(cfg: DictConfig) -> None:
+    for group in ("data", "search"):
+        if not OmegaConf.is_dict(cfg[group]):
+            raise ValueError(f"{group}={cfg[group]}: is a group: set {group}.NAME=VALUE")
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
-    device = pick_device(str(cfg.device))
-    loaded = checkpoint.load(path, device)
-    translator = Translator(
-        loaded.model,
-        loaded.tokenizer,
-        loaded.config["max_length"],
-        precision=cfg.precision,
-        workers=default_workers(device) if cfg.workers is None else cfg.workers,
-    )
-    sources, references, name = read_test_set(cfg)
-    languages = loaded.config.get("languages") or ["en", "de"]
-    _check_languages(cfg, languages)
-    target = languages[1] if languages[1].isalpha() else "de"  # a column's number says nothing
-    if metrics.look_tokenized(references) not in (None, cfg.tokenized):
+    if cfg.hyp is not None and cfg.model_path is not None:
+        raise ValueError("hyp and model_path: either score a file or what a model translates")
+
+
+def _warn(sources: list[str], references: list[str], tokenized: bool) -> None:
+    if metrics.look_tokenized(references) not in (None, tokenized):
         log.warning(
             "the references do not look tokenised: tokenized=true is for text that is"
-            if cfg.tokenized
+            if tokenized
             else "the references look tokenised: tokenized=true scores such text as it is"
         )
     for side, lines in (("source", sources), ("reference", references)):
         if blank := [i for i, line in enumerate(lines, 1) if not line.strip()]:
             log.warning(f"{len(blank):,} {side} line(s) are empty, the first is line {blank[0]:,}")
+
+
+def files_before(run_dir: Path) -> set[str]:
+    """Those that a report there names. ValueError when report.json is somebody else's."""
+    file = run_dir / "report.json"
+    if not file.exists():
+        return set()
+    try:
+        runs = json.loads(file.read_text("utf-8"))["runs"]
+        return {run[kind] for run in runs for kind in ("hypotheses", "sentence_scores")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ValueError(
+            f"{file}: no report of mt.evaluate: name another hydra.run.dir, it would be lost"
+        ) from None
+
+
+def run(cfg: DictConfig, run_dir: Path) -> None:
+    _check(cfg)
+    before = files_before(run_dir)
+    model = Model(cfg) if cfg.hyp is None else None
+    sources, references, name = read_test_set(cfg)
+    languages = [str(cfg.data.src), str(cfg.data.tgt)]
+    if model is not None:
+        _check_languages(cfg, model.languages)
+        languages = model.languages
+    target = languages[1] if languages[1].isalpha() else "de"  # a column's number says nothing
+    _warn(sources, references, cfg.tokenized)
+    device = pick_device(str(cfg.device))
     comet = metrics.Comet(str(cfg.comet), device.type == "cuda") if cfg.comet else None
-    report: dict[str, Any] = {
+    nobody = {"model": str(cfg.hyp), "model_sha256": None, "source_tokens": None}
+    report: Report = {
         "date": time.strftime("%Y-%m-%d"),
         "command": shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]]),
         "machine": machine(device),
-        "model": "mt/everyday" if path == checkpoint.SHIPPED else str(path),
-        "model_sha256": checkpoint.digest(path),
-        "model_config": loaded.config,
+        **(nobody if model is None else model.about(sources)),
         "data": name,
         "sentences": len(sources),
-        "source_tokens": sum(len(ids) + 1 for ids in loaded.tokenizer.encode(sources)),
         "source_sha256": reports.digest(sources),
         "reference_sha256": reports.digest(references),
         "target": target,
         "tokenized": cfg.tokenized,
         "config": OmegaConf.to_container(cfg, resolve=True),
         "versions": {
+            "mt": metrics.package_version("mt"),
             "torch": torch.__version__,
             "sacrebleu": sacrebleu.__version__,
             "sacremoses": sacremoses.__version__,
         },
         "runs": [],
     }
-    run_dir.mkdir(parents=True, exist_ok=True)
-    for old in ("report.json", "hypotheses.beam*.txt", "sentences.beam*.jsonl"):
-        for file in run_dir.glob(old):  # of an evaluation before, not of this one
-            file.unlink()
     sentences = []
-    for option in options:
-        results, speed = translate(translator, sources, option, cfg.search.batch_size)
-        hypotheses = [result.text for result in results]
-        scores, rows = reports.score(
-            sources, references, hypotheses, (languages[0], target), cfg.tokenized, comet
-        )
-        for row, result in zip(rows, results, strict=True):
-            row["log_prob"] = round(result.log_prob, 4)
-        names = {
-            "hypotheses": f"hypotheses.beam{option.beam_size}.txt",
-            "sentence_scores": f"sentences.beam{option.beam_size}.jsonl",
+    for found in [given(cfg, len(sources))] if model is None else model.searches(sources):
+        scores, rows = reports.score(sources, references, found.hypotheses, target, cfg.tokenized)
+        for row, log_prob in zip(rows, found.log_probs or (), strict=False):
+            row["log_prob"] = log_prob
+        files = {
+            "hypotheses": f"hypotheses.{found.name}.txt",
+            "sentence_scores": f"sentences.{found.name}.jsonl",
         }
-        reports.write(run_dir / names["hypotheses"], "".join(f"{line}\n" for line in hypotheses))
-        reports.write_rows(run_dir / names["sentence_scores"], rows)
-        search = {"beam_size": option.beam_size, "alpha": option.alpha}
-        report["runs"].append(search | scores | speed | names)
+        report["runs"].append(found.facts | scores | files)
         sentences.append(rows)
+        if not before:  # they were work; a record that is there stays until all is done
+            write_hypotheses(run_dir, files["hypotheses"], rows)
+    failed = None
+    if comet is not None:
+        sides = (languages[0], target)
+        try:
+            learned = [reports.comet_scores(x, comet, sides, cfg.tokenized) for x in sentences]
+        except ValueError as error:  # the rest is told all the same
+            failed = error
+        else:
+            for scores, rows, one in zip(report["runs"], sentences, learned, strict=True):
+                reports.add_comet(scores, rows, one)
+    write(run_dir, report, sentences, before)
+    print(reports.render(report))
+    curves = {} if model is None else pictures.learning_curves(model.path)
+    pictures.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
+    print(f"\nreport  {run_dir}/report.md")
+    if failed is not None:
+        raise ValueError(f"comet={cfg.comet}: {failed}; the report is without it")
+
+
+def write_hypotheses(run_dir: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    run_dir.mkdir(parents=True, exist_ok=True)
+    reports.write(run_dir / name, "".join(f"{row['hypothesis']}\n" for row in rows))
+
+
+def write(
+    run_dir: Path, report: Report, sentences: list[list[dict[str, Any]]], before: set[str]
+) -> None:
+    """All files of the record but the pictures, in place of those of one ``before``."""
+    for found, rows in zip(report["runs"], sentences, strict=True):
+        write_hypotheses(run_dir, found["hypotheses"], rows)
+        reports.write_rows(run_dir / found["sentence_scores"], rows)
     reports.write(run_dir / "report.md", reports.markdown(report, sentences[-1]))
     reports.write_json(run_dir / "report.json", report)
-    pictures.draw_evaluation(
-        run_dir / "pictures.png", report, sentences, pictures.learning_curves(path)
-    )
-    print(f"{reports.render(report)}\n\nreport  {run_dir}/report.md")
+    for file in before - files_before(run_dir):
+        (run_dir / file).unlink(missing_ok=True)
 
 
 @hydra.main(version_base="1.3", config_path=cli.CONF, config_name="evaluate")

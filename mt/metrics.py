@@ -17,6 +17,15 @@ import numpy as np
 import sacremoses
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Score as Found
+
+
+def package_version(name: str) -> str:
+    """Of an installed package; "unknown" when its code is there alone."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 class Score(NamedTuple):
@@ -161,6 +170,19 @@ def sentence_scores(
     return scores, {name: str(metric.get_signature()) for name, metric in kinds.items()}
 
 
+def sentence_chrf(systems: list[list[str]], references: list[str]) -> tuple[list[list[float]], str]:
+    """chrF of every sentence of each system, and the signature."""
+    chrf = CHRF()
+    scores = [
+        [
+            chrf.sentence_score(text, [ref]).score
+            for text, ref in zip(texts, references, strict=True)
+        ]
+        for texts in systems
+    ]
+    return scores, str(chrf.get_signature())
+
+
 def token_counts(hypotheses: list[str], references: list[str], tokenized: bool) -> tuple[int, int]:
     """Tokens of all hypotheses and of all references, as BLEU counts them."""
     metric = BLEU(**_WHOLE_WORDS) if tokenized else BLEU(force=True)
@@ -229,6 +251,28 @@ class _CompoundSplitter:
 # ------------------------------------------------------------------------------------- COMET
 
 
+class MeanOf(Metric):
+    """The mean of the sentences' own scores, for sacreBLEU's tests.
+
+    A "hypothesis" is the text of its sentence's score, references count for nothing.
+    """
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
+        return [float(hypothesis), 1.0]
+
+    def _compute_score_from_stats(self, stats: list[Any]) -> Any:
+        return Found("mean", float(stats[0] / stats[1]))
+
+    def _aggregate_and_compute(self, stats: list[list[Any]]) -> Any:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
+
+
 class Comet:
     """A learned score (Rei et al. 2020) of translations that also sees their sources.
 
@@ -252,10 +296,7 @@ class Comet:
             raise ValueError(
                 f"comet={model}: no such COMET model can be loaded: {reason}"
             ) from None
-        try:
-            version = importlib.metadata.version("unbabel-comet")
-        except importlib.metadata.PackageNotFoundError:
-            version = "unknown"
+        version = package_version("unbabel-comet")
         sha256 = hashlib.sha256()
         with Path(path).open("rb") as stream:
             while block := stream.read(2**20):
@@ -267,9 +308,13 @@ class Comet:
     def __call__(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> tuple[Score, list[float]]:
-        """The score of the whole, and of every sentence."""
+        """The score of the whole, and of every sentence. Raises ValueError when it fails."""
         triples = zip(sources, hypotheses, references, strict=True)
         samples = [{"src": src, "mt": mt, "ref": ref} for src, mt, ref in triples]
-        found = self._model.predict(samples, batch_size=16, gpus=self._gpus)
+        try:
+            found = self._model.predict(samples, batch_size=16, gpus=self._gpus)
+        except Exception as error:  # of its libraries: memory, say, that the model's share left
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(f"COMET has failed: {reason}") from error
         scores = [float(score) for score in found.scores]
         return Score("COMET", float(found.system_score), self.signature), scores

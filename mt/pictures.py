@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.report import search_name
+from mt.report import search_name, without_test
 
 log = logging.getLogger("mt.evaluate")
 
@@ -26,8 +26,8 @@ def learning_curves(model: Path) -> Curves:
     earlier. mean_nll and mean_bleu are the one validation of the averaged model, in the last log.
     Empty when there are no logs.
     """
-    folders = [parent / "logs" for parent in list(model.parents)[:2]]
-    logs = next((found for folder in folders if (found := _logs(folder))), [])
+    run = model.parent.parent if model.parent.name == "checkpoints" else model.parent
+    logs = _logs(run / "logs")
     names = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
     curves: Curves = {name: [] for name in names}
     for path in logs:
@@ -91,28 +91,30 @@ def draw_evaluation(
     chrf = [[row["chrf"] for row in rows] for rows in sentences]
     signature = report["runs"][0]["sentence_signatures"]["chrf"]
     _draw_distribution(grid[-1][1], names, chrf, signature)
-    figure.suptitle(f"{report['model']} on {report['data']}", wrap=True)
+    _title(figure, f"{report['model']} on {report['data']}")
     _save(figure, path)
 
 
-def draw_comparison(path: Path, comparison: dict[str, Any], differences: Sequence[float]) -> None:
+def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
     """Scores with their intervals, differences of sentences, BLEU by length of both systems."""
     figure = _figure(path, rows=2)
     if figure is None:
         return
     grid = figure.subplot_mosaic([["scores", "scores"], ["sentences", "lengths"]])
-    _draw_intervals(grid["scores"], comparison["scores"])
-    _draw_differences(grid["sentences"], differences, comparison["sentence_chrf"])
+    # From 0 to 100, as COMET is not.
+    shown = [score for score in comparison["scores"] if score["name"] != "COMET"]
+    _draw_intervals(grid["scores"], shown)
+    _draw_differences(grid["sentences"], comparison["sentence_chrf"])
     buckets = comparison["by_length"]
     measure = comparison["scores"][0]
     values = [[bucket[side][measure["name"]] for bucket in buckets] for side in "ab"]
-    signature = _without_test(measure["signature"])
+    signature = without_test(measure["signature"])
     _draw_lengths(grid["lengths"], buckets, ["A", "B"], values, measure | {"signature": signature})
     sides = [
         f"{side.upper()}: {comparison[side]['model']}, {comparison[side]['search']}"
         for side in "ab"
     ]
-    figure.suptitle("\n".join([*sides, f"on {comparison['data']}"]), wrap=True)
+    _title(figure, "\n".join([*sides, f"on {comparison['data']}"]))
     _save(figure, path)
 
 
@@ -124,6 +126,11 @@ def _figure(path: Path, rows: int) -> Any:
         log.warning(f"{path} is not drawn: the extra 'pictures' is missing: pip install matplotlib")
         return None
     return Figure(figsize=(12, 4.2 * rows + 0.6), dpi=110, layout="constrained")
+
+
+def _title(figure: Any, text: str) -> None:
+    """Dollar signs are such, not the marks of a formula; parse_math does not reach wrapped text."""
+    figure.suptitle(text.replace("$", r"\$"), wrap=True)
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -218,11 +225,11 @@ def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
             axes.errorbar(found["mean"], row + offset, xerr=found["ci"], fmt="o", color=colour,
                           capsize=4, label=side.upper() if row == 0 else None)  # fmt: skip
         end = max(score[side]["mean"] + score[side]["ci"] for side in "ab")
-        p = score["p_value"]  # None of equal scores
-        label = "equal" if p is None else f"p = {p:.4f}"
+        p = score["p_value"]
+        label = "no p" if p is None else f"p = {p:.4f}"
         axes.annotate(label, (end, row), (8, 0), va="center", fontsize=9,
                       textcoords="offset points")  # fmt: skip
-        axes.text(0.01, row + 0.33, _without_test(score["signature"]), fontsize=7,
+        axes.text(0.01, row + 0.33, without_test(score["signature"]), fontsize=7,
                   color="#666666", transform=axes.get_yaxis_transform(), va="center")  # fmt: skip
     axes.set_yticks(list(rows), [score["name"] for score in reversed(scores)])
     axes.set_ylim(-0.5, len(scores) - 0.4)
@@ -233,8 +240,9 @@ def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
 
 
-def _draw_differences(axes: Any, differences: Sequence[float], wins: dict[str, Any]) -> None:
+def _draw_differences(axes: Any, wins: dict[str, Any]) -> None:
     """Differences that are none are left out: they are most, and their bar would hide the rest."""
+    differences = wins["differences"]
     reach = max(5.0, 5 * math.ceil(max(map(abs, differences)) / 5))
     edges = [reach * i / 20 for i in range(-20, 21)]
     axes.hist([d for d in differences if d < 0], bins=edges[:21], color=COLOURS[0])
@@ -246,8 +254,3 @@ def _draw_differences(axes: Any, differences: Sequence[float], wins: dict[str, A
         f"equal (not drawn): {wins['equal']:,}\n{wins['signature']}",
         fontsize=9,
     )
-
-
-def _without_test(signature: str) -> str:
-    """A score's signature without the bootstrap's part."""
-    return "|".join(p for p in signature.split("|") if not p.startswith(("bs:", "seed:")))

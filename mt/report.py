@@ -47,26 +47,17 @@ def score(
     sources: list[str],
     references: list[str],
     hypotheses: list[str],
-    languages: tuple[str, str] = ("en", "de"),
+    target: str = "de",
     tokenized: bool = False,
-    comet: metrics.Comet | None = None,
 ) -> tuple[Report, list[dict[str, Any]]]:
     """All that is to be said of the hypotheses, in JSON's types, and a row for every sentence.
 
     Length ratios are tokens of the hypotheses over those of the references. Raises ValueError when
     there are no sentences.
     """
-    scores = metrics.all_scores(hypotheses, references, languages[1], tokenized)
+    scores = metrics.all_scores(hypotheses, references, target, tokenized)
     sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized)
-    if comet is not None:  # which was trained on text as people write it
-        sides = [sources, hypotheses, references]
-        if tokenized:
-            forms = [metrics.Detokenized(languages[side]) for side in (0, 1, 1)]
-            sides = [[form(x) for x in side] for form, side in zip(forms, sides, strict=True)]
-        whole, sentences["comet"] = comet(*sides)
-        scores.append(whole)
-        signatures["comet"] = whole.signature
-    first_two = metrics.measures(languages[1], tokenized)[:2]
+    first_two = metrics.measures(target, tokenized)[:2]
     buckets = []
     tokens = reference_tokens = 0
     for name, which in by_length(sources).items():
@@ -99,6 +90,31 @@ def score(
     return record, rows
 
 
+def comet_scores(
+    rows: list[dict[str, Any]],
+    comet: metrics.Comet,
+    languages: tuple[str, str] = ("en", "de"),
+    tokenized: bool = False,
+) -> tuple[metrics.Score, list[float]]:
+    """COMET of the sentences of ``score``: in all, and of each. ValueError when it fails."""
+    sides = [[row[name] for row in rows] for name in ("source", "hypothesis", "reference")]
+    if tokenized:  # it was trained on text as people write it
+        forms = [metrics.Detokenized(languages[side]) for side in (0, 1, 1)]
+        sides = [[form(line) for line in side] for form, side in zip(forms, sides, strict=True)]
+    return comet(*sides)
+
+
+def add_comet(
+    record: Report, rows: list[dict[str, Any]], found: tuple[metrics.Score, list[float]]
+) -> None:
+    """What ``comet_scores`` has found, into what ``score`` has returned."""
+    whole, sentences = found
+    record["scores"].append(whole._asdict())
+    record["sentence_signatures"]["comet"] = whole.signature
+    for row, value in zip(rows, sentences, strict=True):
+        row["comet"] = round(value, 4)
+
+
 def _ratio(tokens: int, reference_tokens: int) -> float | None:
     return round(tokens / reference_tokens, 4) if reference_tokens else None
 
@@ -107,25 +123,43 @@ def _ratio(tokens: int, reference_tokens: int) -> float | None:
 
 
 def search_name(run: Report) -> str:
+    if run["beam_size"] is None:
+        return "as given"
     return "greedy" if run["beam_size"] == 1 else f"beam {run['beam_size']}"
+
+
+def model_name(report: Report) -> str:
+    """What has translated: a model with its hash, or the file that was there already."""
+    if report["model_sha256"] is None:
+        return f"the translations in {report['model']}"
+    return f"{report['model']} (sha256 {report['model_sha256'][:12]})"
+
+
+def number(name: str, value: float, sign: str = "") -> str:
+    """A score as it is shown: COMET goes from 0 to 1, the others to 100."""
+    return f"{value:{sign}.{4 if name == 'COMET' else 2}f}"
+
+
+def without_test(signature: str) -> str:
+    """A score's signature without the part of the bootstrap."""
+    return "|".join(p for p in signature.split("|") if not p.startswith(("bs:", "seed:")))
 
 
 def render(report: Report) -> str:
     """The report for a terminal: a row a score, a column a search, then the signatures."""
     runs = report["runs"]
+    tokens = report["source_tokens"]  # None where no model has cut the text
     lines = [
-        f"model   {report['model']} (sha256 {report['model_sha256'][:12]})",
-        f"data    {report['data']}: {report['sentences']:,} sentences, "
-        f"{report['source_tokens']:,} source tokens",
+        f"model   {model_name(report)}",
+        f"data    {report['data']}: {report['sentences']:,} sentences"
+        + ("" if tokens is None else f", {tokens:,} source tokens"),
         "",
         " " * 32 + "".join(f"{search_name(run):>12}" for run in runs),
     ]
     for i, each in enumerate(runs[0]["scores"]):
-        values = "".join(f"{run['scores'][i]['value']:12.2f}" for run in runs)
-        lines.append(f"{each['name']:<32}{values}")
-    lines.append(f"{'length ratio':<32}" + "".join(f"{_text(r['length_ratio']):>12}" for r in runs))
-    for key, label in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
-        lines.append(f"{label:<32}" + "".join(f"{run[key]:12,.0f}" for run in runs))
+        values = (number(each["name"], run["scores"][i]["value"]) for run in runs)
+        lines.append(f"{each['name']:<32}" + "".join(f"{value:>12}" for value in values))
+    lines += [f"{name:<32}" + "".join(f"{x:>12}" for x in row) for name, *row in _lengths(runs)]
     lines += ["", "signatures"]
     lines += [f"  {each['name']}: {each['signature']}" for each in runs[0]["scores"]]
     return "\n".join(lines)
@@ -136,12 +170,10 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
     runs = report["runs"]
     names = [search_name(run) for run in runs]
     rows: list[list[str]] = [
-        [each["name"], *(f"{run['scores'][i]['value']:.2f}" for run in runs)]
+        [each["name"], *(number(each["name"], run["scores"][i]["value"]) for run in runs)]
         for i, each in enumerate(runs[0]["scores"])
     ]
-    rows.append(["length ratio", *(_text(run["length_ratio"]) for run in runs)])
-    rows.append(["output tokens", *(f"{run['output_tokens']:,}" for run in runs)])
-    rows.append(["tokens/s", *(f"{run['tokens_per_second']:,.0f}" for run in runs)])
+    rows += _lengths(runs)
     form = "tokenised already, scored as it is" if report["tokenized"] else "as people write it"
     lines = [
         f"# Evaluation of {report['model']}",
@@ -150,16 +182,17 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
         "",
         f"- date: {report['date']}",
         f"- machine: {report['machine']}",
-        f"- model: {report['model']}, sha256 {report['model_sha256'][:12]}",
+        f"- model: {model_name(report)}",
         f"- data: {report['data']}, {report['sentences']:,} sentences, text {form}",
         f"- sha256 of the sources {report['source_sha256'][:12]}, "
         f"of the references {report['reference_sha256'][:12]}",
-        f"- search: alpha {runs[0]['alpha']}, precision {report['config']['precision']}",
+        *_how_searched(report),
         "",
         table(["", *names], rows),
         "",
         "The length ratio is tokens of the hypotheses over tokens of the references, as the first "
-        "BLEU above counts them. Output tokens are the model's pieces.",
+        "BLEU above counts them."
+        + ("" if runs[0]["beam_size"] is None else " Output tokens are the model's pieces."),
         "",
         "## Which scores these are",
         "",
@@ -202,6 +235,24 @@ def code(*lines: str) -> str:
     return "\n".join("    " + " ".join(line.split()) for line in lines)
 
 
+def _lengths(runs: list[Report]) -> list[list[str]]:
+    """Rows of a name and a text for each run; those of tokens and speed where a model searched."""
+    rows = [["length ratio", *(_text(run["length_ratio"]) for run in runs)]]
+    for key, name in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
+        if all(key in run for run in runs):
+            rows.append([name, *(f"{run[key]:,.0f}" for run in runs)])
+    return rows
+
+
+def _how_searched(report: Report) -> list[str]:
+    if report["runs"][0]["beam_size"] is None:
+        return []
+    return [
+        f"- search: alpha {report['runs'][0]['alpha']}, precision {report['config']['precision']}",
+        f"- tokenizer: sha256 {report['tokenizer_sha256'][:12]}",
+    ]
+
+
 def _texts(row: dict[str, Any]) -> list[str]:
     return [f"{name}: {row[name]}" for name in ("source", "reference", "hypothesis")]
 
@@ -229,7 +280,7 @@ def _quantile_table(sentences: list[dict[str, Any]], search: str) -> str:
         if name in sentences[0]:
             values = sorted(row[name] for row in sentences)
             places = [round(part * (len(values) - 1)) for part in (0, 0.25, 0.5, 0.75, 1)]
-            rows.append([f"sentence {name}", *(f"{values[place]:.2f}" for place in places)])
+            rows.append([f"sentence {name}", *(number(name.upper(), values[i]) for i in places)])
     return table(header, rows)
 
 

@@ -1,6 +1,8 @@
 """Two reports side by side: sacreBLEU's own p-values, and what must not be compared."""
 
+import functools
 import json
+import operator
 import random
 import re
 import shutil
@@ -53,6 +55,15 @@ def altered(file: Path) -> int:
     return file.write_text(text.replace('"hypothesis": "', '"hypothesis": "Quatsch ', 1), "utf-8")
 
 
+def changed(folder: Path, where: tuple[Any, ...], value: Any) -> Path:
+    """The folder, with another value somewhere in its report."""
+    content = json.loads((folder / "report.json").read_text("utf-8"))
+    *path, last = where
+    functools.reduce(operator.getitem, path, content)[last] = value
+    report.write_json(folder / "report.json", content)
+    return folder
+
+
 def write_report(
     folder: Path,
     texts: dict[str, list[str]],
@@ -65,7 +76,7 @@ def write_report(
     runs = []
     for beam_size, hypotheses in searches.items():
         record, rows = report.score(
-            texts["sources"], texts["references"], hypotheses, ("en", target), tokenized
+            texts["sources"], texts["references"], hypotheses, target, tokenized
         )
         names = {
             "hypotheses": f"hypotheses.beam{beam_size}.txt",
@@ -76,6 +87,7 @@ def write_report(
         runs.append({"beam_size": beam_size, "alpha": 0.6} | record | names)
     content = {
         "model": f"{folder.name}/model",
+        "config": {"precision": "float32"},
         "model_sha256": "5" * 64,
         "data": "words",
         "sentences": len(texts["references"]),
@@ -183,6 +195,80 @@ def test_the_seed_is_sacrebleus(
     assert other["p_value"] != first["p_value"]
 
 
+@pytest.mark.parametrize("seed", ["0", "abc", "-1", ""])
+def test_what_is_no_seed(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 0 sacreBLEU says that it was the seed, and draws without one."""
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    with pytest.raises(ValueError, match=f"SACREBLEU_SEED={seed}: must be a whole number above 0"):
+        compare.paired_bootstrap(metrics.measures()[0], ["a"], ["b"], ["a"])
+
+
+def test_samples_that_are_all_alike_say_nothing(texts: dict[str, list[str]]) -> None:
+    alone = [["der Hund sieht die Katze"], ["der Hund sieht das"], ["der Hund sieht das"]]
+    found = compare.paired_bootstrap(metrics.measures()[0], *alone)
+    assert found["a"]["score"] != found["b"]["score"]
+    assert found["p_value"] is None
+    several = ([*alone[i], *texts[name]] for i, name in enumerate(("a", "b", "references")))
+    assert compare.paired_bootstrap(metrics.measures()[0], *several)["p_value"] is not None
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_a_report_that_was_changed(
+    tmp_path: Path, reports: tuple[Path, Path], texts: dict[str, list[str]]
+) -> None:
+    """Corpus scores are recorded and computed again; what is said of sentences is computed."""
+    b = shutil.copytree(reports[1], tmp_path / "b")
+    file = b / "sentences.beam4.jsonl"
+    rows = [json.loads(line) | {"chrf": 100.0} for line in file.read_text("utf-8").splitlines()]
+    report.write_rows(file, rows)
+    a, forged = compare.load(reports[0]), compare.load(b)
+    honest = compare.compare(a, compare.load(reports[1]))
+    assert compare.compare(a, forged)["sentence_chrf"] == honest["sentence_chrf"]
+    changed(b, ("runs", 1, "scores", 0, "value"), 99.9)
+    with pytest.raises(ValueError, match=r"b: sacreBLEU is 99.90 in the report, but [\d.]+ of its"):
+        compare.compare(a, compare.load(b))
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_comet_when_one_model_has_scored_both(tmp_path: Path, reports: tuple[Path, Path]) -> None:
+    folders = []
+    for name, original, gain in (("a", reports[0], 0.0), ("b", reports[1], 0.01)):
+        folder = shutil.copytree(original, tmp_path / name)
+        for i, run in enumerate(json.loads((folder / "report.json").read_text("utf-8"))["runs"]):
+            lines = (folder / run["sentence_scores"]).read_text("utf-8").splitlines()
+            rows = [json.loads(line) for line in lines]
+            rows = [row | {"comet": 0.8 + gain * (row["line"] % 3)} for row in rows]
+            report.write_rows(folder / run["sentence_scores"], rows)
+            changed(folder, ("runs", i, "sentence_signatures", "comet"), "comet:2|model:m")
+        folders.append(folder)
+    found = compare.compare(*map(compare.load, folders)) | {"command": "", "date": ""}
+    *_, learned = found["scores"]
+    assert learned["signature"] == "comet:2|model:m|bs:1000|seed:12345"
+    assert learned["a"]["score"] == pytest.approx(0.8)
+    gains = [0.01 * (line % 3) for line in range(1, COUNT + 1)]
+    assert learned["b"]["score"] == pytest.approx(0.8 + sum(gains) / COUNT)
+    assert learned["b"]["mean"] == pytest.approx(learned["b"]["score"], abs=0.001)
+    assert learned["p_value"] < 0.01
+    assert "| COMET | 0.8000 | 0.81" in compare.markdown(found)
+    changed(folders[1], ("runs", 1, "sentence_signatures", "comet"), "comet:2|model:other")
+    found = compare.compare(*map(compare.load, folders)) | {"command": "", "date": ""}
+    assert "COMET" not in {score["name"] for score in found["scores"]}
+    for text in (compare.markdown(found), compare.render(found)):
+        assert "COMET is left out: one model has not scored both" in text
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_the_folders_of_a_sweep_are_numbers(
+    reports: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pictures, "draw_comparison", lambda path, _: path.write_bytes(b"png"))
+    for number, path in enumerate(reports):
+        shutil.copytree(path, tmp_path / str(number))
+    compare.run([0, 1], tmp_path / "out")
+    assert (tmp_path / "out" / "comparison.md").exists()
+
+
 def test_what_a_comparison_says(
     found: dict[str, Any], reports: tuple[Path, Path], texts: dict[str, list[str]]
 ) -> None:
@@ -227,7 +313,7 @@ def test_the_same_text_twice(reports: tuple[Path, Path], tmp_path: Path) -> None
     shown = compare.markdown(same | {"command": "", "date": ""})
     assert shown.count("| – |") == len(same["scores"])
     assert "differ most" not in shown
-    pictures.draw_comparison(tmp_path / "same.png", same, [0.0] * COUNT)
+    pictures.draw_comparison(tmp_path / "same.png", same)
     assert (tmp_path / "same.png").stat().st_size > 10_000
 
 
@@ -255,7 +341,8 @@ def test_other_sources_are_told(tmp_path: Path, texts: dict[str, list[str]]) -> 
     a = write_report(tmp_path / "a", texts, {1: texts["a"]})
     b = write_report(tmp_path / "b", texts | {"sources": texts["references"]}, {1: texts["b"]})
     found = compare.compare(compare.load(a), compare.load(b)) | {"command": "", "date": ""}
-    assert "the sources differ; lengths are A's" in compare.markdown(found)
+    for text in (compare.markdown(found), compare.render(found)):
+        assert "the sources differ; lengths are A's" in text
 
 
 @pytest.mark.parametrize(
@@ -272,7 +359,12 @@ def test_other_sources_are_told(tmp_path: Path, texts: dict[str, list[str]]) -> 
         (lambda f: (f / "sentences.beam1.jsonl").write_text("") or f, "damaged"),
         (lambda f: altered(f / "sentences.beam1.jsonl") and f, "damaged, or not of the report"),
         (lambda f: (f / "hypotheses.beam1.txt").write_text("x\n") and f, "not what the report"),
-        (lambda f: (f / "sentences.beam1.jsonl").unlink() or f, "sentences.beam1.jsonl"),
+        (lambda f: (f / "sentences.beam1.jsonl").unlink() or f, "jsonl: is missing, the report"),
+        (lambda f: (f / "report.json").write_text("[" * 100_000) and f, "not JSON"),
+        (lambda f: changed(f, ("runs",), 5), "not a report of this version"),
+        (lambda f: changed(f, ("model_sha256",), 5), "not a report of this version"),
+        (lambda f: changed(f, ("runs", 0, "hypotheses"), 5), "not a report of this version"),
+        (lambda f: changed(f, ("runs", 0, "scores"), [{}]), "not a report of this version"),
     ],
 )
 def test_reports_that_cannot_be_read(

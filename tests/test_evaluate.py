@@ -96,7 +96,9 @@ def test_the_report_says_all(evaluate: RunModule, tmp_path: Path, model_folder: 
     assert report["config"]["search"] == {"beam_size": [1, 4], "alpha": 0.7, "batch_size": 64}
     assert report["config"]["data"]["test"] == "corpus/test"
     assert report["config"]["data"]["cache_dir"] == str(tmp_path / "cache")  # resolved
+    assert report["tokenizer_sha256"] == hashlib.sha256(loaded.tokenizer.proto).hexdigest()
     assert report["versions"] == {
+        "mt": metrics.package_version("mt"),
         "torch": torch.__version__,
         "sacrebleu": sacrebleu.__version__,
         "sacremoses": sacremoses.__version__,
@@ -160,6 +162,99 @@ def test_comet_when_it_is_asked_for(
     assert done.code == 2
     assert done.err.startswith("mt.evaluate: error: comet=some/model: COMET is not installed")
     assert not (tmp_path / "out").exists()
+
+
+def test_comet_that_fails_leaves_the_rest(
+    evaluate: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing:
+        def __init__(self, model: str, gpu: bool) -> None:
+            pass
+
+        def __call__(self, *sides: list[str]) -> None:
+            raise ValueError("COMET has failed: out of memory")
+
+    monkeypatch.setattr(metrics, "Comet", Failing)
+    done = evaluate("comet=m", "search.beam_size=1")
+    assert done.code == 2
+    assert done.err == (
+        "mt.evaluate: error: comet=m: COMET has failed: out of memory; the report is without it\n"
+    )
+    assert "sacreBLEU" in done.out
+    assert [score["name"] for score in read_report(tmp_path)["runs"][0]["scores"]] == NAMES
+    assert len(hypotheses(tmp_path, 1)) == len(TEST)
+
+
+def test_a_file_of_translations_is_scored(
+    evaluate: RunModule, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever made them; and it is compared as a model's."""
+    references = [de for _, de in TEST]
+    write_lines(tmp_path / "theirs.de", [*references[:-1], "Etwas anderes."])
+    done = evaluate("hyp=theirs.de", "model_path=null")
+    assert (done.code, done.err) == (0, "")
+    report = read_report(tmp_path)
+    [run] = report["runs"]
+    assert (report["model"], report["model_sha256"]) == ("theirs.de", None)
+    assert (run["beam_size"], run["alpha"]) == (None, None)
+    expected = metrics.all_scores([*references[:-1], "Etwas anderes."], references)
+    assert run["scores"] == [score._asdict() for score in expected]
+    assert "model   the translations in theirs.de\n" in done.out
+    assert evaluate("hydra.run.dir=ours", "search.beam_size=1").code == 0
+    done = evaluate("compare=[ours,out]", "hydra.run.dir=compared")
+    assert (done.code, done.err) == (0, "")
+    assert "B     out: the translations in theirs.de\n" in done.out
+    assert evaluate("hyp=theirs.de", "model_path=null", "limit=2").code == 0
+    assert read_report(tmp_path)["sentences"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["hyp=short.de", "model_path=null"], "hyp=short.de: 1 lines for 4 sentences"),
+        (["hyp=short.de"], "hyp and model_path: either score a file or what a model translates"),
+        (["hyp=gone.de", "model_path=null"], "No such file or directory: 'gone.de'"),
+        (["search=null"], "search=None: is a group: set search.NAME=VALUE"),
+        (["src=empty.de", "ref=empty.de"], "empty.de / empty.de: the corpus is empty"),
+    ],
+)
+def test_what_cannot_be_scored(
+    evaluate: RunModule, tmp_path: Path, changes: list[str], message: str
+) -> None:
+    write_lines(tmp_path / "short.de", ["Der Bär."])
+    (tmp_path / "empty.de").write_text("")
+    done = evaluate(*changes)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_record_stays_until_another_is_done(
+    evaluate: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def content() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    assert evaluate("search.beam_size=[1,2]").code == 0
+    before = content()
+    assert evaluate("search.batch_size=0").code == 2
+    assert content() == before
+    monkeypatch.setattr(metrics, "sentence_scores", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        evaluate()
+    assert content() == before
+
+
+def test_a_report_of_something_else_is_not_replaced(evaluate: RunModule, tmp_path: Path) -> None:
+    file = tmp_path / "out" / "report.json"
+    for text in ('{"sales": 7}', "[1]", "no JSON"):
+        write_lines(file, [text])
+        done = evaluate("search.beam_size=1")
+        assert done.code == 2
+        assert "out/report.json: no report of mt.evaluate: name another hydra.run.dir" in done.err
+        assert file.read_text() == f"{text}\n"
+        assert len(list(file.parent.iterdir())) == 1
 
 
 def test_greedy_and_beam_are_compared(evaluate: RunModule, tmp_path: Path) -> None:

@@ -390,6 +390,15 @@ def test_comet_without_its_model(
         metrics.Comet(model)
 
 
+def test_comet_that_fails_in_its_libraries(comet: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def predict(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA out of\nmemory")
+
+    monkeypatch.setattr(comet, "predict", predict, raising=False)
+    with pytest.raises(ValueError, match="COMET has failed: CUDA out of memory"):
+        metrics.Comet(str(comet.path))(["a"], ["b"], ["c"])
+
+
 def test_comet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "comet", None)
     with pytest.raises(ValueError, match="comet=x: COMET is not installed: pip install unbabel"):

@@ -80,14 +80,23 @@ def comparison() -> dict[str, Any]:
     about = {"model": "outputs/a/model", "search": "greedy"}
     buckets = [{"words": "1-5", "sentences": 3, "a": {"sacreBLEU": 30.0}, "b": {"sacreBLEU": 0.0}}]
     wins = {"a_better": 1, "b_better": 1, "equal": 1, "signature": "nc:6"}
+    wins |= {"differences": [0.0, -100.0, 12.0]}
+    comet = {"name": "COMET", "signature": "comet:2"}
     return {
         "data": "d",
         "a": about,
         "b": about,
-        "scores": [score | {"name": "sacreBLEU"}, score | {"name": "TER"}],
+        "scores": [score | {"name": "sacreBLEU"}, score | {"name": "TER"}, score | comet],
         "by_length": buckets,
         "sentence_chrf": wins,
     }
+
+
+def test_logs_are_those_of_the_models_own_run(tmp_path: Path) -> None:
+    write_log(tmp_path, 0, "0,0.1,10,5.0,,,\n")
+    assert pictures.learning_curves(tmp_path / "model")
+    assert pictures.learning_curves(tmp_path / "checkpoints" / "last.ckpt")
+    assert not pictures.learning_curves(tmp_path / "models" / "everyday")
 
 
 def check_png(path: Path) -> None:
@@ -102,7 +111,7 @@ def check_png(path: Path) -> None:
 @pytest.mark.parametrize("curves", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_page_of_an_evaluation(tmp_path: Path, curves: bool) -> None:
     pytest.importorskip("matplotlib")
-    report = {"model": "m", "data": "d_{$", "runs": [run("greedy", 30.0), run("beam", 0.0)]}
+    report = {"model": "m", "data": "d_{$5_$", "runs": [run("greedy", 30.0), run("beam", 0.0)]}
     rows = [[{"chrf": value} for value in values] for values in ([0, 50.0, 100.0], [0, 0, 0])]
     points = [(step, 5 - step / 100) for step in range(0, 101, 10)]
     learned = {"train_nll": points, "val_bleu": [(50, 9.0), (99, 12.0)]} | {
@@ -116,7 +125,7 @@ def test_the_page_of_an_evaluation(tmp_path: Path, curves: bool) -> None:
 def test_the_page_of_a_comparison(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "comparison.png"
-    pictures.draw_comparison(path, comparison(), [0.0, -100.0, 12.0])
+    pictures.draw_comparison(path, comparison())
     check_png(path)
 
 
@@ -125,7 +134,7 @@ def test_without_matplotlib_one_line_says_so(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with caplog.at_level(logging.WARNING, "mt.evaluate"):
-        pictures.draw_comparison(tmp_path / "x.png", comparison(), [0.0])
+        pictures.draw_comparison(tmp_path / "x.png", comparison())
         pictures.draw_evaluation(tmp_path / "x.png", {"runs": []}, [], {})
     assert len(caplog.messages) == 2
     assert all("x.png is not drawn: the extra 'pictures'" in line for line in caplog.messages)

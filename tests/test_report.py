@@ -38,6 +38,7 @@ def full(record: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "machine": "an abacus",
         "model": "m",
         "model_sha256": "5" * 64,
+        "tokenizer_sha256": "8" * 64,
         "data": "d",
         "sentences": len(SOURCES),
         "source_tokens": 7,
@@ -68,7 +69,7 @@ def test_sentences_by_the_words_of_their_sources() -> None:
 
 @pytest.mark.parametrize("tokenized", [False, True])
 def test_what_is_recorded(tokenized: bool) -> None:
-    record, rows = report.score(SOURCES, REFERENCES, HYPOTHESES, ("en", "de"), tokenized)
+    record, rows = report.score(SOURCES, REFERENCES, HYPOTHESES, "de", tokenized)
     expected = metrics.all_scores(HYPOTHESES, REFERENCES, "de", tokenized)
     assert record["scores"] == [score._asdict() for score in expected]
     assert record["tokens"] == {"hypotheses": 2 + 0 + 7 + 1 + 30, "references": 2 + 1 + 7 + 0 + 60}
@@ -96,15 +97,34 @@ def test_references_without_a_word() -> None:
 
 
 def test_comet_sees_sources_and_text_as_people_write_it() -> None:
-    comet = Doubling()
-    record, rows = report.score(["a ."], ["b ."], ["c &amp; ."], ("en", "de"), True, comet)  # type: ignore[arg-type]
+    comet, languages = Doubling(), ("en", "de")
+    record, rows = report.score(["a ."], ["b ."], ["c &amp; ."], "de", tokenized=True)
+    found = report.comet_scores(rows, comet, languages, tokenized=True)  # type: ignore[arg-type]
     assert comet.sides == (["a."], ["c &."], ["b."])
+    report.add_comet(record, rows, found)
     assert record["scores"][-1]["name"] == "COMET"
     assert record["sentence_signatures"]["comet"] == "comet:stand-in"
     assert rows[0]["comet"] == 0.25
-    report.score(["a ."], ["b ."], ["c ."], ("en", "de"), False, comet)  # type: ignore[arg-type]
-    assert comet.sides == (["a ."], ["c ."], ["b ."])
-    assert "COMET: a learned score" in report.markdown(full(record, tokenized=True), rows)
+    report.comet_scores(rows, comet, languages)  # type: ignore[arg-type]
+    assert comet.sides == (["a ."], ["c &amp; ."], ["b ."])
+    text = report.markdown(full(record, tokenized=True), rows)
+    assert "COMET: a learned score" in text
+    assert "| COMET | 0.5000 |" in text  # whose differences are small
+    assert "| sentence comet | 0.2500 |" in text
+
+
+def test_translations_of_a_file_have_neither_search_nor_speed() -> None:
+    record, rows = report.score(SOURCES, REFERENCES, HYPOTHESES)
+    whole = full(record, model="out.de", model_sha256=None, source_tokens=None)
+    run = whole["runs"][0] | {"beam_size": None, "alpha": None}
+    whole["runs"] = [
+        {k: v for k, v in run.items() if k not in ("output_tokens", "tokens_per_second")}
+    ]
+    for text in (report.markdown(whole, rows), report.render(whole)):
+        assert "as given" in text
+        assert "the translations in out.de" in text
+        for word in ("tokens/s", "output tokens", "alpha", "None", "pieces"):
+            assert word not in text, word
 
 
 def test_no_sentences() -> None:
