@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -23,6 +24,13 @@ def run_folder() -> Path:
     """The run directory of this job, seen from here when it lies below."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+
+
+def check_sections(cfg: DictConfig, *names: str) -> None:
+    """ValueError when one of these parts of the configuration is not a part any more."""
+    for name in names:
+        if not OmegaConf.is_dict(value := OmegaConf.select(cfg, name)):
+            raise ValueError(f"{name}={value}: is a section: set {name}.NAME=VALUE")
 
 
 def remove_empty(run_dir: Path) -> None:
@@ -64,11 +72,22 @@ def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iter
             raise
 
 
+def _check_groups(arguments: list[str]) -> None:
+    """ValueError for a group of conf/ that is set to null: Hydra's own comes with a traceback."""
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if value == "null" and (Path(CONF) / name).is_dir():
+            known = sorted(path.stem for path in (Path(CONF) / name).glob("*.yaml"))
+            raise ValueError(f"{argument}: must be one of {', '.join(known)}")
+
+
 def start(program: str, main: Callable[[], None]) -> None:
     """Call what Hydra has decorated; a command line that Hydra refuses is a user's error."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises, instead of ending with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
         try:
+            with user_errors(program, ValueError):
+                _check_groups(sys.argv[1:])
             main()
         except KeyboardInterrupt:
             print(f"{program}: interrupted", file=sys.stderr)

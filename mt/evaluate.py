@@ -159,9 +159,7 @@ def given(cfg: DictConfig, sentences: int) -> Found:
 
 
 def _check(cfg: DictConfig) -> None:
-    for group in ("data", "search"):
-        if not OmegaConf.is_dict(cfg[group]):
-            raise ValueError(f"{group}={cfg[group]}: is a group: set {group}.NAME=VALUE")
+    cli.check_sections(cfg, "data", "search")
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
     if cfg.hyp is not None and cfg.model_path is not None:

@@ -102,6 +102,7 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
 
     Wrong settings and missing files show first: preparing the data may take hours.
     """
+    cli.check_sections(cfg, "data.clean", "model", "tokenizer", "training", "search", "trainer")
     _check_numbers(cfg)
     resume = resume_path(run_dir, None if cfg.ckpt is None else str(cfg.ckpt))
     cleaning = Cleaning(**_plain(cfg.data.clean))
