@@ -72,23 +72,17 @@ def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iter
             raise
 
 
-def _check_groups(arguments: list[str]) -> None:
-    """ValueError for a group of conf/ that is set to null: Hydra's own comes with a traceback."""
-    for argument in arguments:
-        name, _, value = argument.partition("=")
-        if value == "null" and (Path(CONF) / name).is_dir():
-            known = sorted(path.stem for path in (Path(CONF) / name).glob("*.yaml"))
-            raise ValueError(f"{argument}: must be one of {', '.join(known)}")
-
-
 def start(program: str, main: Callable[[], None]) -> None:
     """Call what Hydra has decorated; a command line that Hydra refuses is a user's error."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises, instead of ending with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
         try:
-            with user_errors(program, ValueError):
-                _check_groups(sys.argv[1:])
             main()
+        except ValueError as error:
+            if not str(error).startswith("Config group override"):
+                raise
+            # Of data=null or data=5: the only one of Hydra's that is none of its own exceptions.
+            raise HydraException(f"{error}: name a file of that folder of conf/") from None
         except KeyboardInterrupt:
             print(f"{program}: interrupted", file=sys.stderr)
             sys.exit(130)

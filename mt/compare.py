@@ -152,27 +152,34 @@ def paired_bootstrap(
     return found
 
 
-def check_recorded(system: System, side: str, scores: list[Report]) -> None:
-    """ValueError when its report has another value of a score than its texts give now."""
+def check_recorded(system: System, side: str, scores: list[Report]) -> list[str]:
+    """Names of the scores that its report has not recorded as they are computed now.
+
+    ValueError when it has another value of one than its texts give.
+    """
     recorded = {score["signature"]: score["value"] for score in system.run["scores"]}
+    unknown = []
     for score in scores:
-        now = score[side]["score"]
-        then = recorded.get(reports.without_test(score["signature"]), now)
-        if abs(now - then) > 0.005:
+        now, signature = score[side]["score"], reports.without_test(score["signature"])
+        if signature not in recorded:
+            unknown.append(score["name"])
+        elif abs(now - recorded[signature]) > (0.0005 if score["name"] == "COMET" else 0.005):
+            then = reports.number(score["name"], recorded[signature])
             raise ValueError(
-                f"{system.path}: {score['name']} is {then:.2f} in the report, but {now:.2f} of its "
-                "texts: the report was changed: evaluate again"
+                f"{system.path}: {score['name']} is {then} in the report, but "
+                f"{reports.number(score['name'], now)} of its sentences: evaluate again"
             )
+    return unknown
 
 
 def comet_bootstrap(a: System, b: System) -> Report | None:
-    """``paired_bootstrap`` of COMET; None unless one model has scored the sentences of both."""
+    """``paired_bootstrap`` of COMET; None unless one model has scored both, of the same sources."""
     names = {system.run["sentence_signatures"].get("comet") for system in (a, b)}
+    if len(names) != 1 or a.report["source_sha256"] != b.report["source_sha256"]:
+        return None
     try:
         one, other = ([str(float(x)) for x in system.column("comet")] for system in (a, b))
     except (KeyError, TypeError, ValueError):
-        return None
-    if len(names) != 1:
         return None
     found = paired_bootstrap(metrics.Measure("COMET", "", metrics.MeanOf), one, other, one)
     test = [part for part in found["signature"].split("|") if part.startswith(("bs:", "seed:"))]
@@ -193,15 +200,17 @@ def compare(a: System, b: System) -> Report:
         paired_bootstrap(each, hypotheses["a"], hypotheses["b"], references)
         for each in tqdm(measures, unit=" scores", disable=None)
     ]
-    for side, system in sides.items():
-        check_recorded(system, side, scores)
-    learned = comet_bootstrap(a, b)
-    scores += [learned] if learned else []
     notes = []
     if a.report["source_sha256"] != b.report["source_sha256"]:
         notes.append("the sources differ; lengths are A's")
-    if not learned and any("comet" in each.run["sentence_signatures"] for each in (a, b)):
-        notes.append("COMET is left out: one model has not scored both")
+    if learned := comet_bootstrap(a, b):
+        scores.append(learned)
+    elif any("comet" in each.run["sentence_signatures"] for each in (a, b)):
+        notes.append("COMET is left out: one model has not scored both, of the same sources")
+    for side, system in sides.items():
+        if unknown := check_recorded(system, side, scores):
+            names = ", ".join(unknown)
+            notes.append(f"{side.upper()}'s report has {names} of another version or not at all")
     buckets = []
     for words, which in reports.by_length(sources).items():
         bucket: Report = {"words": words, "sentences": len(which)}
@@ -247,11 +256,12 @@ def compare(a: System, b: System) -> Report:
 
 
 def _about(system: System) -> Report:
+    found = system.run["beam_size"] is not None  # by a model, not in a file
     return {
         "report": str(system.path),
         "model": system.report["model"],
         "model_sha256": system.report["model_sha256"],
-        "precision": system.report["config"].get("precision"),
+        "precision": system.report["config"].get("precision") if found else None,
         "source_sha256": system.report["source_sha256"],
         "hypothesis_sha256": system.run["hypothesis_sha256"],
         "search": reports.search_name(system.run),

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import platform
+import re
 import shlex
 import sys
 import time
@@ -34,6 +35,9 @@ from mt.translation import Translation
 from mt.translator import Translator, default_workers, pick_device
 
 log = logging.getLogger("mt.evaluate")
+
+OURS = r"(hypotheses|sentences)\.(beam\d+|given)\.(txt|jsonl)"  # files that a report names
+PLURALS = {"reference": "references", "hypothesis": "hypotheses"}
 
 
 def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
@@ -151,10 +155,11 @@ class Model:
 
 def given(cfg: DictConfig, sentences: int) -> Found:
     """The translations of the file ``hyp``. ValueError unless it has a line for each sentence."""
-    lines = list(read_lines(cfg.hyp))
+    lines = list(read_lines(str(cfg.hyp)))
     lines = lines if cfg.limit is None else lines[: cfg.limit]
     if len(lines) != sentences:
         raise ValueError(f"hyp={cfg.hyp}: {len(lines):,} lines for {sentences:,} sentences")
+    _warn(cfg.tokenized, hypothesis=lines)
     return Found("given", {"beam_size": None, "alpha": None}, lines)
 
 
@@ -166,14 +171,15 @@ def _check(cfg: DictConfig) -> None:
         raise ValueError("hyp and model_path: either score a file or what a model translates")
 
 
-def _warn(sources: list[str], references: list[str], tokenized: bool) -> None:
-    if metrics.look_tokenized(references) not in (None, tokenized):
-        log.warning(
-            "the references do not look tokenised: tokenized=true is for text that is"
-            if tokenized
-            else "the references look tokenised: tokenized=true scores such text as it is"
-        )
-    for side, lines in (("source", sources), ("reference", references)):
+def _warn(tokenized: bool, **sides: list[str]) -> None:
+    for side in {"reference", "hypothesis"} & sides.keys():
+        if metrics.look_tokenized(sides[side]) not in (None, tokenized):
+            log.warning(
+                f"the {PLURALS[side]} do not look tokenised: tokenized=true is for text that is"
+                if tokenized
+                else f"the {PLURALS[side]} look tokenised: tokenized=true scores such text as it is"
+            )
+    for side, lines in sides.items():
         if blank := [i for i, line in enumerate(lines, 1) if not line.strip()]:
             log.warning(f"{len(blank):,} {side} line(s) are empty, the first is line {blank[0]:,}")
 
@@ -185,11 +191,14 @@ def files_before(run_dir: Path) -> set[str]:
         return set()
     try:
         runs = json.loads(file.read_text("utf-8"))["runs"]
-        return {run[kind] for run in runs for kind in ("hypotheses", "sentence_scores")}
+        names = {run[kind] for run in runs for kind in ("hypotheses", "sentence_scores")}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise ValueError(
-            f"{file}: no report of mt.evaluate: name another hydra.run.dir, it would be lost"
-        ) from None
+        names = set()
+    if names and all(re.fullmatch(OURS, str(name)) for name in names):
+        return names
+    raise ValueError(
+        f"{file}: no report of mt.evaluate: name another hydra.run.dir, it would be lost"
+    )
 
 
 def run(cfg: DictConfig, run_dir: Path) -> None:
@@ -202,7 +211,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         _check_languages(cfg, model.languages)
         languages = model.languages
     target = languages[1] if languages[1].isalpha() else "de"  # a column's number says nothing
-    _warn(sources, references, cfg.tokenized)
+    _warn(cfg.tokenized, source=sources, reference=references)
     device = pick_device(str(cfg.device))
     comet = metrics.Comet(str(cfg.comet), device.type == "cuda") if cfg.comet else None
     nobody = {"model": str(cfg.hyp), "model_sha256": None, "source_tokens": None}
@@ -226,7 +235,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         },
         "runs": [],
     }
-    sentences = []
+    sentences, unfinished = [], []
     for found in [given(cfg, len(sources))] if model is None else model.searches(sources):
         scores, rows = reports.score(sources, references, found.hypotheses, target, cfg.tokenized)
         for row, log_prob in zip(rows, found.log_probs or (), strict=False):
@@ -237,8 +246,10 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         }
         report["runs"].append(found.facts | scores | files)
         sentences.append(rows)
-        if not before:  # they were work; a record that is there stays until all is done
-            write_hypotheses(run_dir, files["hypotheses"], rows)
+        if model is not None:  # it was work, whatever happens to the rest
+            run_dir.mkdir(parents=True, exist_ok=True)
+            unfinished.append(run_dir / f"unfinished.{found.name}.txt")
+            reports.write(unfinished[-1], reports.text_of(found.hypotheses))
     failed = None
     if comet is not None:
         sides = (languages[0], target)
@@ -246,34 +257,36 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
             learned = [reports.comet_scores(x, comet, sides, cfg.tokenized) for x in sentences]
         except ValueError as error:  # the rest is told all the same
             failed = error
+            if before:
+                run_dir, before = run_dir / "without-comet", set()
         else:
             for scores, rows, one in zip(report["runs"], sentences, learned, strict=True):
                 reports.add_comet(scores, rows, one)
     write(run_dir, report, sentences, before)
+    for path in unfinished:
+        path.unlink()
     print(reports.render(report))
     curves = {} if model is None else pictures.learning_curves(model.path)
     pictures.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
     print(f"\nreport  {run_dir}/report.md")
     if failed is not None:
-        raise ValueError(f"comet={cfg.comet}: {failed}; the report is without it")
-
-
-def write_hypotheses(run_dir: Path, name: str, rows: list[dict[str, Any]]) -> None:
-    run_dir.mkdir(parents=True, exist_ok=True)
-    reports.write(run_dir / name, "".join(f"{row['hypothesis']}\n" for row in rows))
+        raise ValueError(f"comet={cfg.comet}: {failed}; {run_dir}/report.md is without it")
 
 
 def write(
     run_dir: Path, report: Report, sentences: list[list[dict[str, Any]]], before: set[str]
 ) -> None:
     """All files of the record but the pictures, in place of those of one ``before``."""
+    texts = {}
     for found, rows in zip(report["runs"], sentences, strict=True):
-        write_hypotheses(run_dir, found["hypotheses"], rows)
-        reports.write_rows(run_dir / found["sentence_scores"], rows)
-    reports.write(run_dir / "report.md", reports.markdown(report, sentences[-1]))
-    reports.write_json(run_dir / "report.json", report)
-    for file in before - files_before(run_dir):
-        (run_dir / file).unlink(missing_ok=True)
+        texts[found["hypotheses"]] = reports.text_of(row["hypothesis"] for row in rows)
+        texts[found["sentence_scores"]] = reports.json_lines(rows)
+    texts["report.md"] = reports.markdown(report, sentences[-1])
+    texts["report.json"] = reports.json_text(report)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    reports.write_all(run_dir, texts)
+    for name in before - texts.keys():
+        (run_dir / name).unlink(missing_ok=True)
 
 
 @hydra.main(version_base="1.3", config_path=cli.CONF, config_name="evaluate")

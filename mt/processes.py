@@ -46,9 +46,10 @@ def begin_worker(parent: int, worker: int) -> None:
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """The signals wait till the end; for a worker started meanwhile, till it ignores them.
+    """Workers started meanwhile hear no signal before ``begin_worker``, which ignores them.
 
-    Before ``begin_worker`` torch has a worker end by SIGTERM, and the run with it.
+    Torch has them end by SIGTERM until then, and the run with them. This process hears it later,
+    or at once in another thread.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

@@ -1,13 +1,13 @@
 """The record of an evaluation: scores by name and signature, by source length, by sentence.
 
-report.json holds all but the sentences, of which sentences.beamK.jsonl has one a line; report.md
+report.json holds all but the sentences, of which sentences.*.jsonl has one a line; report.md
 and the terminal show what a person wants to know. Nothing is translated here.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ Report = dict[str, Any]
 def digest(lines: Sequence[str]) -> str:
     """SHA-256 of the lines as UTF-8, each with its line break: by it two reports find that they
     are about the same sentences."""
-    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    return hashlib.sha256(text_of(lines).encode()).hexdigest()
 
 
 def by_length(sources: Sequence[str]) -> dict[str, list[int]]:
@@ -289,15 +289,28 @@ def _quantile_table(sentences: list[dict[str, Any]], search: str) -> str:
 
 def write(path: Path, text: str) -> None:
     """The whole file or none."""
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(partial, path)
+    write_all(path.parent, {path.name: text})
+
+
+def write_all(folder: Path, texts: dict[str, str]) -> None:
+    """All files or none, as far as a file system lets it: they are whole before one is replaced."""
+    for name, text in texts.items():
+        (folder / f".{name}").write_text(text, encoding="utf-8", newline="\n")
+    for name in texts:
+        os.replace(folder / f".{name}", folder / name)
 
 
 def write_json(path: Path, content: Report) -> None:
-    write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write(path, json_text(content))
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """JSON Lines."""
-    write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+def json_text(content: Report) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def text_of(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def json_lines(rows: list[dict[str, Any]]) -> str:
+    return text_of(json.dumps(row, ensure_ascii=False) for row in rows)

@@ -83,7 +83,7 @@ def write_report(
             "sentence_scores": f"sentences.beam{beam_size}.jsonl",
         }
         write_lines(folder / names["hypotheses"], hypotheses)
-        report.write_rows(folder / names["sentence_scores"], rows)
+        report.write(folder / names["sentence_scores"], report.json_lines(rows))
         runs.append({"beam_size": beam_size, "alpha": 0.6} | record | names)
     content = {
         "model": f"{folder.name}/model",
@@ -220,7 +220,7 @@ def test_a_report_that_was_changed(
     b = shutil.copytree(reports[1], tmp_path / "b")
     file = b / "sentences.beam4.jsonl"
     rows = [json.loads(line) | {"chrf": 100.0} for line in file.read_text("utf-8").splitlines()]
-    report.write_rows(file, rows)
+    report.write(file, report.json_lines(rows))
     a, forged = compare.load(reports[0]), compare.load(b)
     honest = compare.compare(a, compare.load(reports[1]))
     assert compare.compare(a, forged)["sentence_chrf"] == honest["sentence_chrf"]
@@ -229,20 +229,33 @@ def test_a_report_that_was_changed(
         compare.compare(a, compare.load(b))
 
 
+def with_comet(original: Path, folder: Path, gain: float, model: str = "m") -> Path:
+    """A copy of the report whose sentences have 0.8 and at most twice the gain."""
+    shutil.copytree(original, folder)
+    content = json.loads((folder / "report.json").read_text("utf-8"))
+    signature = f"comet:2|model:{model}"
+    for run in content["runs"]:
+        file = folder / run["sentence_scores"]
+        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        values = [0.8 + gain * (row["line"] % 3) for row in rows]
+        rows = [row | {"comet": value} for row, value in zip(rows, values, strict=True)]
+        report.write(file, report.json_lines(rows))
+        mean = {"name": "COMET", "value": sum(values) / len(values), "signature": signature}
+        run["scores"].append(mean)
+        run["sentence_signatures"]["comet"] = signature
+    report.write_json(folder / "report.json", content)
+    return folder
+
+
 @pytest.mark.usefixtures("_fewer_scores")
-def test_comet_when_one_model_has_scored_both(tmp_path: Path, reports: tuple[Path, Path]) -> None:
-    folders = []
-    for name, original, gain in (("a", reports[0], 0.0), ("b", reports[1], 0.01)):
-        folder = shutil.copytree(original, tmp_path / name)
-        for i, run in enumerate(json.loads((folder / "report.json").read_text("utf-8"))["runs"]):
-            lines = (folder / run["sentence_scores"]).read_text("utf-8").splitlines()
-            rows = [json.loads(line) for line in lines]
-            rows = [row | {"comet": 0.8 + gain * (row["line"] % 3)} for row in rows]
-            report.write_rows(folder / run["sentence_scores"], rows)
-            changed(folder, ("runs", i, "sentence_signatures", "comet"), "comet:2|model:m")
-        folders.append(folder)
-    found = compare.compare(*map(compare.load, folders)) | {"command": "", "date": ""}
+def test_comet_when_one_model_has_scored_both(
+    tmp_path: Path, reports: tuple[Path, Path], texts: dict[str, list[str]]
+) -> None:
+    a = with_comet(reports[0], tmp_path / "a", 0)
+    b = with_comet(reports[1], tmp_path / "b", 0.01)
+    found = compare.compare(compare.load(a), compare.load(b)) | {"command": "", "date": ""}
     *_, learned = found["scores"]
+    assert found["notes"] == []
     assert learned["signature"] == "comet:2|model:m|bs:1000|seed:12345"
     assert learned["a"]["score"] == pytest.approx(0.8)
     gains = [0.01 * (line % 3) for line in range(1, COUNT + 1)]
@@ -250,11 +263,28 @@ def test_comet_when_one_model_has_scored_both(tmp_path: Path, reports: tuple[Pat
     assert learned["b"]["mean"] == pytest.approx(learned["b"]["score"], abs=0.001)
     assert learned["p_value"] < 0.01
     assert "| COMET | 0.8000 | 0.81" in compare.markdown(found)
-    changed(folders[1], ("runs", 1, "sentence_signatures", "comet"), "comet:2|model:other")
-    found = compare.compare(*map(compare.load, folders)) | {"command": "", "date": ""}
-    assert "COMET" not in {score["name"] for score in found["scores"]}
-    for text in (compare.markdown(found), compare.render(found)):
-        assert "COMET is left out: one model has not scored both" in text
+
+    changed(b, ("runs", 1, "scores", -1, "value"), 0.9)
+    with pytest.raises(ValueError, match=r"COMET is 0\.9000 in the report, but 0\.81"):
+        compare.compare(compare.load(a), compare.load(b))
+    other = with_comet(reports[1], tmp_path / "other", 0.01, "other")
+    sources = write_report(
+        tmp_path / "plain", texts | {"sources": texts["references"]}, {1: texts["b"]}
+    )
+    elsewhere = with_comet(sources, tmp_path / "elsewhere", 0.01)
+    for second in (other, elsewhere, reports[1]):
+        found = compare.compare(compare.load(a), compare.load(second)) | {"command": "", "date": ""}
+        assert "COMET" not in {score["name"] for score in found["scores"]}
+        for text in (compare.markdown(found), compare.render(found)):
+            assert "COMET is left out: one model has not scored both" in text
+
+
+@pytest.mark.usefixtures("_fewer_scores")
+def test_scores_of_another_version_are_told(tmp_path: Path, reports: tuple[Path, Path]) -> None:
+    b = shutil.copytree(reports[1], tmp_path / "b")
+    changed(b, ("runs", 1, "scores", 0, "signature"), "nrefs:1|version:1.0")
+    found = compare.compare(compare.load(reports[0]), compare.load(b))
+    assert found["notes"] == ["B's report has sacreBLEU of another version or not at all"]
 
 
 @pytest.mark.usefixtures("_fewer_scores")

@@ -16,7 +16,7 @@ import sacremoses
 import torch
 from conftest import MAX_LENGTH, PAIRS, Done, write_lines
 
-from mt import checkpoint, metrics, phrasebook, pictures
+from mt import checkpoint, metrics, phrasebook, pictures, report
 from mt import tokenizer as tokenizers
 from mt.translator import Translator
 
@@ -178,11 +178,19 @@ def test_comet_that_fails_leaves_the_rest(
     done = evaluate("comet=m", "search.beam_size=1")
     assert done.code == 2
     assert done.err == (
-        "mt.evaluate: error: comet=m: COMET has failed: out of memory; the report is without it\n"
+        "mt.evaluate: error: comet=m: COMET has failed: out of memory; "
+        "out/report.md is without it\n"
     )
     assert "sacreBLEU" in done.out
     assert [score["name"] for score in read_report(tmp_path)["runs"][0]["scores"]] == NAMES
     assert len(hypotheses(tmp_path, 1)) == len(TEST)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    done = evaluate("comet=m", "search.beam_size=2")  # what may have been with COMET stays
+    assert "out/without-comet/report.md is without it" in done.err
+    assert (tmp_path / "out" / "without-comet" / "hypotheses.beam2.txt").exists()
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == (
+        before
+    )
 
 
 def test_a_file_of_translations_is_scored(
@@ -204,6 +212,13 @@ def test_a_file_of_translations_is_scored(
     done = evaluate("compare=[ours,out]", "hydra.run.dir=compared")
     assert (done.code, done.err) == (0, "")
     assert "B     out: the translations in theirs.de\n" in done.out
+    assert not caplog.messages
+    write_lines(tmp_path / "theirs.de", ["Ein Bär .", "", "Eine Tür .", "Ja ."])
+    assert evaluate("hyp=theirs.de", "model_path=null").code == 0
+    assert caplog.messages == [
+        "the hypotheses look tokenised: tokenized=true scores such text as it is",
+        "1 hypothesis line(s) are empty, the first is line 2",
+    ]
     assert evaluate("hyp=theirs.de", "model_path=null", "limit=2").code == 0
     assert read_report(tmp_path)["sentences"] == 2
 
@@ -246,9 +261,22 @@ def test_a_record_stays_until_another_is_done(
     assert content() == before
 
 
+def test_what_was_translated_stays_when_the_next_search_fails(
+    evaluate: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = report.score
+    counted = iter(range(2))
+    monkeypatch.setattr(report, "score", lambda *given: 1 / (1 - next(counted)) and score(*given))
+    with pytest.raises(ZeroDivisionError):
+        evaluate()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["unfinished.beam1.txt"]
+    assert len((tmp_path / "out" / "unfinished.beam1.txt").read_text().splitlines()) == len(TEST)
+
+
 def test_a_report_of_something_else_is_not_replaced(evaluate: RunModule, tmp_path: Path) -> None:
     file = tmp_path / "out" / "report.json"
-    for text in ('{"sales": 7}', "[1]", "no JSON"):
+    theirs = '{"runs": [{"hypotheses": "../x", "sentence_scores": "sentences.beam1.jsonl"}]}'
+    for text in ('{"sales": 7}', "[1]", "no JSON", '{"runs": []}', theirs):
         write_lines(file, [text])
         done = evaluate("search.beam_size=1")
         assert done.code == 2

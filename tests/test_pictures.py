@@ -122,11 +122,20 @@ def test_the_page_of_an_evaluation(tmp_path: Path, curves: bool) -> None:
     check_png(path)
 
 
-def test_the_page_of_a_comparison(tmp_path: Path) -> None:
+def test_the_page_of_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "comparison.png"
+    drawn: list[str] = []
+    draw = pictures._draw_intervals
+
+    def intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
+        drawn.extend(score["name"] for score in scores)
+        draw(axes, scores)
+
+    monkeypatch.setattr(pictures, "_draw_intervals", intervals)
     pictures.draw_comparison(path, comparison())
     check_png(path)
+    assert drawn == ["sacreBLEU", "TER"]  # from 0 to 100, as COMET is not
 
 
 def test_without_matplotlib_one_line_says_so(

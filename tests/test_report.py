@@ -172,7 +172,7 @@ def test_the_worst_sentences_come_first() -> None:
 def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     rows = [{"source": "a\u2028b\rc"}, {"source": "ü"}]
-    report.write_rows(path, rows)
+    report.write(path, report.json_lines(rows))
     content = path.read_bytes().decode().split("\n")
     assert [json.loads(line) for line in content[:-1]] == rows
     with pytest.raises(UnicodeEncodeError):
