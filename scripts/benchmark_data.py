@@ -49,7 +49,7 @@ def report(self, batch, batch_idx):
         "seconds": round(seconds, 2),
         "peak_rss": status("self", "VmHWM"),
         "workers_rss": [status(pid, "VmRSS") for pid in children],
-        "batch": list(batch.src.shape),
+        "batch": list(batch.src.rows.shape),
     }
     Path(os.environ["ANSWER"]).write_text(json.dumps(found))
     os._exit(0)
