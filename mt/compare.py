@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import sacrebleu
+from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest, Result
 from tqdm import tqdm
 
@@ -160,7 +161,7 @@ def check_recorded(system: System, side: str, scores: list[Report]) -> list[str]
     recorded = {score["signature"]: score["value"] for score in system.run["scores"]}
     unknown = []
     for score in scores:
-        now, signature = score[side]["score"], reports.without_test(score["signature"])
+        now, (signature, _) = score[side]["score"], reports.split_signature(score["signature"])
         if signature not in recorded:
             unknown.append(score["name"])
         elif abs(now - recorded[signature]) > (0.0005 if score["name"] == "COMET" else 0.005):
@@ -182,8 +183,8 @@ def comet_bootstrap(a: System, b: System) -> Report | None:
     except (KeyError, TypeError, ValueError):
         return None
     found = paired_bootstrap(metrics.Measure("COMET", "", metrics.MeanOf), one, other, one)
-    test = [part for part in found["signature"].split("|") if part.startswith(("bs:", "seed:"))]
-    return found | {"signature": "|".join([str(names.pop()), *test])}
+    _, test = reports.split_signature(found["signature"])
+    return found | {"signature": f"{names.pop()}|{test}"}
 
 
 def compare(a: System, b: System) -> Report:
@@ -194,8 +195,9 @@ def compare(a: System, b: System) -> Report:
     sides = {"a": a, "b": b}
     hypotheses = {side: system.column("hypothesis") for side, system in sides.items()}
     measures = metrics.measures(target, tokenized)
-    chrf, signature = metrics.sentence_chrf([*hypotheses.values()], references)
-    differences = [round(y - x, 4) for x, y in zip(*chrf, strict=True)]
+    chrf = CHRF()
+    one, other = (metrics.of_each(chrf, lines, references) for lines in hypotheses.values())
+    differences = [round(y - x, 4) for x, y in zip(one, other, strict=True)]
     scores = [
         paired_bootstrap(each, hypotheses["a"], hypotheses["b"], references)
         for each in tqdm(measures, unit=" scores", disable=None)
@@ -234,7 +236,7 @@ def compare(a: System, b: System) -> Report:
         "versions": {"sacrebleu": sacrebleu.__version__},
         "scores": scores,
         "sentence_chrf": {
-            "signature": signature,
+            "signature": str(chrf.get_signature()),
             "differences": differences,
             "a_better": sum(d < 0 for d in differences),
             "b_better": sum(d > 0 for d in differences),

@@ -160,27 +160,14 @@ def sentence_scores(
         "chrf": CHRF(),
         "ter": TER(),
     }
-    pairs = list(zip(hypotheses, references, strict=True))
-    scores = {
-        name: [
-            metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs
-        ]
-        for name, metric in kinds.items()
-    }
+    scores = {name: of_each(metric, hypotheses, references) for name, metric in kinds.items()}
     return scores, {name: str(metric.get_signature()) for name, metric in kinds.items()}
 
 
-def sentence_chrf(systems: list[list[str]], references: list[str]) -> tuple[list[list[float]], str]:
-    """chrF of every sentence of each system, and the signature."""
-    chrf = CHRF()
-    scores = [
-        [
-            chrf.sentence_score(text, [ref]).score
-            for text, ref in zip(texts, references, strict=True)
-        ]
-        for texts in systems
-    ]
-    return scores, str(chrf.get_signature())
+def of_each(metric: Metric, hypotheses: list[str], references: list[str]) -> list[float]:
+    """The metric's score of every sentence."""
+    pairs = zip(hypotheses, references, strict=True)
+    return [metric.sentence_score(hypothesis, [ref]).score for hypothesis, ref in pairs]
 
 
 def token_counts(hypotheses: list[str], references: list[str], tokenized: bool) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.report import search_name, without_test
+from mt.report import search_name, split_signature
 
 log = logging.getLogger("mt.evaluate")
 
@@ -108,7 +108,7 @@ def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
     buckets = comparison["by_length"]
     measure = comparison["scores"][0]
     values = [[bucket[side][measure["name"]] for bucket in buckets] for side in "ab"]
-    signature = without_test(measure["signature"])
+    signature, _ = split_signature(measure["signature"])
     _draw_lengths(grid["lengths"], buckets, ["A", "B"], values, measure | {"signature": signature})
     sides = [
         f"{side.upper()}: {comparison[side]['model']}, {comparison[side]['search']}"
@@ -229,12 +229,12 @@ def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
         label = "no p" if p is None else f"p = {p:.4f}"
         axes.annotate(label, (end, row), (8, 0), va="center", fontsize=9,
                       textcoords="offset points")  # fmt: skip
-        axes.text(0.01, row + 0.33, without_test(score["signature"]), fontsize=7,
+        axes.text(0.01, row + 0.33, split_signature(score["signature"])[0], fontsize=7,
                   color="#666666", transform=axes.get_yaxis_transform(), va="center")  # fmt: skip
     axes.set_yticks(list(rows), [score["name"] for score in reversed(scores)])
     axes.set_ylim(-0.5, len(scores) - 0.4)
     axes.margins(x=0.2)
-    samples = "|".join(p for p in scores[0]["signature"].split("|") if p.startswith(("bs", "seed")))
+    _, samples = split_signature(scores[0]["signature"])
     axes.set(xlabel=f"mean and 95% of paired bootstrap samples, {samples} (TER: less is better)")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)

@@ -140,9 +140,11 @@ def number(name: str, value: float, sign: str = "") -> str:
     return f"{value:{sign}.{4 if name == 'COMET' else 2}f}"
 
 
-def without_test(signature: str) -> str:
-    """A score's signature without the part of the bootstrap."""
-    return "|".join(p for p in signature.split("|") if not p.startswith(("bs:", "seed:")))
+def split_signature(signature: str) -> tuple[str, str]:
+    """A score's own signature, and the bootstrap's part of it."""
+    parts = signature.split("|")
+    test = [part for part in parts if part.startswith(("bs:", "seed:"))]
+    return "|".join(part for part in parts if part not in test), "|".join(test)
 
 
 def render(report: Report) -> str:
