@@ -181,6 +181,9 @@ class State:
         self.past = None if self.past is None else self.past[:n]
 
 
+_SMALL = 1e-30  # the probabilities below it are summed as logarithms, for float32 ends at 1e-38
+
+
 class Ensemble:
     """Several Decoders of one vocabulary as one: the mean of their probabilities."""
 
@@ -192,10 +195,19 @@ class Ensemble:
 
     def step(self, tokens: Tensor, state: "_States", parents: Tensor | None = None) -> Tensor:
         pairs = zip(self.models, state.states, strict=True)
-        said = torch.stack([model.step(tokens, each, parents) for model, each in pairs])
-        sums = said.logsumexp(dim=-1, keepdim=True)
+        said = [model.step(tokens, each, parents) for model, each in pairs]
+        total, height = torch.zeros(()), torch.zeros(())
+        for logits in said:
+            chances = logits.softmax(dim=-1)
+            # The log of the sum under the softmax, of which logsumexp is a slow way.
+            height = height + logits.amax(-1, True) - chances.amax(-1, True).log()
+            total = chances.add_(total)
+        if total.amin() > _SMALL:
+            log_p = total.log_()
+        else:
+            log_p = torch.stack([logits.log_softmax(dim=-1) for logits in said]).logsumexp(dim=0)
         # Of the height of the models' own logits: the repetition penalty asks for their sign.
-        return (said - sums).logsumexp(dim=0) - math.log(len(said)) + sums.mean(dim=0)
+        return log_p.add_(height / len(said) - math.log(len(said)))
 
 
 class _States(NamedTuple):

@@ -261,6 +261,30 @@ def test_an_ensemble_of_one_model_twice_is_that_model(max_extra, penalty):  # no
         assert_same(two, one)
 
 
+class Says:
+    """A model that says the same wherever it is."""
+
+    def __init__(self, *logits):
+        self.logits = torch.tensor(logits)[None, None]
+
+    def start(self, src):
+        return None
+
+    def step(self, tokens, state, parents=None):
+        return self.logits.clone()
+
+
+@pytest.mark.parametrize("far", [-5.0, -60.0, -300.0])
+def test_an_ensemble_is_exact_where_float32_has_no_such_probability(far):
+    said = [(3.0, far, -1.0), (2.0, far - 2, 0.5)]
+    both = Ensemble([Says(*logits) for logits in said])
+    logits = both.step(torch.zeros(1, 1), both.start(torch.zeros(1, 1)))[0, 0].double()
+    rows = torch.tensor(said).double()
+    expected = rows.log_softmax(dim=1).logsumexp(dim=0) - math.log(2)
+    height = rows.logsumexp(dim=1).mean()
+    torch.testing.assert_close(logits - height, expected, rtol=1e-6, atol=1e-5)
+
+
 # Sampling
 
 
