@@ -4,11 +4,15 @@
     python scripts/multi30k.py --data FOLDER --form lc.norm.tok --seed 1
     python scripts/multi30k.py --jobs 6 -- trainer.accelerator=gpu    # six at a time on a GPU
     python scripts/multi30k.py --settings narrow "model.d_model=128 model.d_ff=256"
+    python scripts/multi30k.py --form raw --diverse
 
 Every run is experiment=multi30k in a directory of its own; stopped, the same line goes on, and what
 is done is not done again. Beam size and alpha are chosen on the validation split with the first
 seed's model, where the next alphas do well too, and the test split is decoded with these alone.
 Arguments behind ``--`` are settings of mt.train.
+
+With --diverse the seeds then teach each other: each goes on from its model, with what all of them
+make of the training sources beside the pairs (data diversification, Nguyen et al. 2020).
 
 The two forms are the raw text, and the text lowercased, normalised and tokenised, which is what
 published figures are computed on. Two scores of each are reported: lc-tok BLEU, for which the raw
@@ -18,6 +22,7 @@ model's output is brought into that form, and cased sacreBLEU, for which the oth
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import os
@@ -27,7 +32,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +48,13 @@ RAW, LC = "raw", "lc.norm.tok"
 NAMES = {"train": "train", "validation": "val", "test": "test_2016_flickr"}  # in FOLDER
 BEAMS, ALPHAS = (5, 10), (0.6, 1.0, 1.4, 1.8, 2.2)  # tried on the validation split
 WITH_NEXT = "with the next alphas"  # the mean that chooses
+DIVERSE = "diverse"  # the configuration's name
+DIVERSE_SETTINGS = (
+    "trainer.max_steps=3175",
+    "training.lr_factor=1",
+    "training.warmup_steps=500",
+    "average=20",
+)
 LC_TOK, CASED = "lc-tok BLEU", "cased sacreBLEU"  # the two scores of the table
 
 
@@ -164,6 +176,30 @@ def train_all(jobs: Sequence[Job], overrides: Sequence[str], at_once: int, threa
         pool.shutdown(cancel_futures=True)
 
 
+def diversify(jobs: Sequence[Job]) -> list[Job]:
+    """Those that follow ``jobs``, trained seeds of one form, and the pairs to train them on."""
+    tuned = tune(jobs[0])[0]
+    search = [f"--beam-size={tuned['beam_size']}", f"--alpha={tuned['alpha']}"]
+    made = [job.run / f"train.{checkpoint.digest(job.run / 'model')[:12]}.de" for job in jobs]
+    sources, targets = jobs[0].texts("train")
+    for job, output in zip(jobs, made, strict=True):
+        if not output.exists():
+            print(f"{job.run}: translating the training sources, see its output.log", flush=True)
+            files = ["--input", f"{job.prefix('train')}.en", "--output", str(output), "--resume"]
+            model = ["mt.translate", "--model", str(job.run / "model"), "--no-split"]
+            call([*model, *files, *search], job.run / "output.log")
+        targets += read_lines(output)
+    name = hashlib.sha256(" ".join([*map(str, made), *search]).encode()).hexdigest()[:12]
+    more = prefix(jobs[0].folder / "data", f"train-{name}", jobs[0].form)
+    report.write(Path(f"{more}.en"), "".join(f"{line}\n" for line in sources * (len(jobs) + 1)))
+    report.write(Path(f"{more}.de"), "".join(f"{line}\n" for line in targets))
+    own = (*DIVERSE_SETTINGS, setting("data.train", more))
+    return [
+        replace(job, name=DIVERSE, settings=(*own, setting("start_from", job.run / "model")))
+        for job in jobs
+    ]
+
+
 def tune(job: Job) -> list[dict[str, Any]]:
     """Each beam size and alpha on the validation split, best first; the narrower beam if equal.
 
@@ -273,6 +309,8 @@ def arguments() -> argparse.Namespace:
     add("--seed", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     add("--settings", nargs=2, action="append", metavar=("NAME", "OVERRIDES"), default=[],
         help="a configuration beside the experiment's own; may be given several times")  # fmt: skip
+    add("--diverse", action="store_true",
+        help="also train the experiment's own seeds further, on what all of them say")  # fmt: skip
     add("--jobs", type=int, default=1, help="trainings at a time (default 1)")
     add("--threads", type=int, help="of each training; default: the cores, shared by the jobs")
     add("--folder", type=Path, default=Path("outputs/multi30k"),
@@ -282,7 +320,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.jobs < 1 or (args.threads is not None and args.threads < 1):
         parser.error("--jobs and --threads must be at least 1")
-    for given in (args.form, args.seed, [name for name, _ in args.settings]):
+    names = [name for name, _ in args.settings]
+    for given in (args.form, args.seed, [*names, DIVERSE] if args.diverse else names):
         if len(set(given)) < len(given):
             parser.error(f"{' '.join(map(str, given))}: name each once")
     return args
@@ -298,6 +337,11 @@ def main() -> None:
     ]
     threads = args.threads or max(1, (os.cpu_count() or 1) // args.jobs)
     train_all(jobs, args.overrides, args.jobs, threads)
+    if args.diverse:
+        own = (diversify([j for j in jobs if (j.form, j.name) == (form, "")]) for form in args.form)
+        more = list(itertools.chain.from_iterable(own))
+        train_all(more, args.overrides, args.jobs, threads)
+        jobs += more
     configurations: dict[str, Any] = {}
     for name, group in itertools.groupby(jobs, lambda job: job.configuration):
         seeds = list(group)

@@ -5,10 +5,10 @@ import importlib
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,20 +57,32 @@ def test_the_tokenised_form_is_made_where_there_is_none(
     assert len(texts) == 12 + 1  # and where they are from
 
 
-def test_both_forms_are_tuned_on_validation_and_tested_once(
-    recipe: ModuleType, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+class Faked(NamedTuple):
+    """The recipe without the work."""
+
+    run: Callable[..., dict[str, Any]]  # with these arguments, to its configurations
+    call: Callable[..., None]
+    calls: list[list[str]]
+    tuned: list[tuple[str, list[str], int, float]]
+
+
+@pytest.fixture
+def faked(recipe: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
     calls: list[list[str]] = []
     tuned: list[tuple[str, list[str], int, float]] = []
 
     def call(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
         """What mt.train and mt.evaluate leave, but for the work."""
         calls.append(list(arguments))
+        if arguments[0] == "mt.translate":
+            output = Path(arguments[arguments.index("--output") + 1])
+            output.write_text(f"{output.parent.name}.\n" * 2, "utf-8")
+            return
         given = dict(argument.split("=", 1) for argument in arguments[1:])
         run = Path(given["hydra.run.dir"].strip("'"))
         if arguments[0] == "mt.train":
-            (run / "model").mkdir(exist_ok=True)
-            weights = [given["seed"], given["trainer.max_steps"]]
+            (run / "model").mkdir(exist_ok=True, parents=True)
+            weights = [given["seed"], given.get("trainer.max_steps", "0")]
             (run / "model" / "model.safetensors").write_text(" ".join(weights))
             return
         run.mkdir(parents=True, exist_ok=True)
@@ -116,6 +128,14 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
         found: dict[str, Any] = json.loads(Path("outputs/multi30k/report.json").read_text())
         return found["configurations"]  # type: ignore[no-any-return]
 
+    return Faked(run, call, calls, tuned)
+
+
+def test_both_forms_are_tuned_on_validation_and_tested_once(
+    recipe: ModuleType, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any,
+    faked: Faked,
+) -> None:  # fmt: skip
+    run, call, calls, tuned = faked
     found = run("--", "trainer.max_steps=9")
     assert [call[0] for call in calls] == ["mt.train"] * 4 + ["mt.evaluate"] * 4
     assert all(call[-1] == "trainer.max_steps=9" and "ckpt=auto" in call for call in calls[:4])
@@ -152,6 +172,33 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     again = run("--", "trainer.max_steps=9")  # a model that has changed is scored anew
     assert again["raw"]["cased sacreBLEU"]["mean"] == 42.5
     assert len(tuned) == 30
+
+
+def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path) -> None:
+    found = faked.run("--form", "raw", "--diverse")
+    programs = [call[0] for call in faked.calls]
+    trained, evaluated = ["mt.train"] * 2, ["mt.evaluate"] * 2
+    assert programs == trained + ["mt.translate"] * 2 + trained + 2 * evaluated
+    assert all({"--beam-size=10", "--alpha=1.4"} < set(call) for call in faked.calls[2:4])
+    assert list(found) == ["raw", "raw-diverse"]
+
+    more = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[4:6]]
+    assert [given["start_from"].strip("'") for given in more] == [
+        f"outputs/multi30k/raw-seed{seed}/model" for seed in (1, 2)
+    ]
+    assert more[0]["data.train"] == more[1]["data.train"]
+    assert more[0]["trainer.max_steps"] == "3175"
+    prefix = more[0]["data.train"].strip("'")
+    assert Path(f"{prefix}.en").read_text("utf-8") == ENGLISH * 3
+    assert Path(f"{prefix}.de").read_text("utf-8") == (
+        GERMAN + "raw-seed1.\n" * 2 + "raw-seed2.\n" * 2
+    )
+
+    faked.calls.clear()
+    assert faked.run("--form", "raw", "--diverse") == found
+    assert [call[0] for call in faked.calls] == ["mt.train"] * 4  # which end at once
+    with pytest.raises(SystemExit):
+        faked.run("--diverse", "--settings", "diverse", "model.N=2")
 
 
 def test_an_alpha_beside_a_cliff_is_not_chosen(recipe: ModuleType) -> None:
