@@ -41,8 +41,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         n, V = len(states), len(weight)
         device = states.device.type
-        product_dtype, sum_dtype = _dtypes(states)
-        W, X = weight.to(product_dtype), states.to(product_dtype)
+        if torch.is_autocast_enabled(device):
+            product_dtype = torch.get_autocast_dtype(device)
+        else:
+            product_dtype = states.dtype
+        sum_dtype = torch.promote_types(product_dtype, torch.float32)
+        W = weight.to(product_dtype)
+        X = states.to(product_dtype)
         with_grad = grads and any(ctx.needs_input_grad)
         grad_states = torch.empty_like(states) if with_grad else None
         grad_weight = torch.zeros_like(weight, dtype=sum_dtype) if with_grad else None
@@ -83,91 +88,6 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_states, grad_weight = ctx.grads
         ctx.grads = None
         return grad_states.mul_(grad_loss), grad_weight.mul_(grad_loss), None, None, None
-
-
-def r_drop_cross_entropy(
-    passes: tuple[Tensor, Tensor],
-    weight: Tensor,
-    targets: Tensor,
-    eps_ls: float,
-    alpha: float,
-) -> tuple[Tensor, Tensor]:
-    """The mean of two passes' ``smoothed_cross_entropy``, plus how far apart they are.
-
-    The passes [n, d_model] are the states of one batch, each with its own dropout. To the mean
-    comes alpha / 4 times KL(1 || 2) + KL(2 || 1) of what they predict, summed over positions:
-    half of R-Drop's loss (Liang et al. 2021, equation 3), so that alpha is theirs and alpha 0 the
-    loss without it. All else is as there; the second sum is the mean of both passes.
-    """
-    grads = torch.is_grad_enabled()
-    loss, nll = _RDrop.apply(*passes, weight, targets, eps_ls, alpha, grads)
-    return loss, nll
-
-
-class _RDrop(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        first: Tensor,
-        second: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        eps_ls: float,
-        alpha: float,
-        grads: bool,
-    ) -> tuple[Tensor, Tensor]:
-        n, V = len(targets), len(weight)
-        product_dtype, sum_dtype = _dtypes(first)
-        W, X = weight.to(product_dtype), [x[:n].to(product_dtype) for x in (first, second)]
-        grad_states = [torch.zeros_like(x) for x in (first, second)]
-        grad_weight = torch.zeros_like(weight, dtype=sum_dtype)
-        loss = torch.zeros((), dtype=sum_dtype, device=first.device)
-        nll = torch.zeros_like(loss)
-        rows = _rows(weight)
-        with torch.autocast(first.device.type, enabled=False):
-            for start in range(0, n, rows):
-                here = slice(start, min(start + rows, n))
-                target = targets[here, None]
-                log_P = [(x[here] @ W.T).to(sum_dtype).log_softmax(dim=-1) for x in X]
-                for each in log_P:
-                    gold = each.gather(1, target).sum()
-                    loss -= ((1 - eps_ls) * gold + eps_ls / V * each.sum()) / 2
-                    nll -= gold / 2
-                apart = log_P[0] - log_P[1]
-                P = [each.exp_() for each in log_P]
-                more = P[0] - P[1]
-                loss += alpha / 4 * torch.dot(more.flatten(), apart.flatten())
-                if not grads:
-                    continue
-                for i, sign in enumerate((1, -1)):
-                    # d / d logits of both divergences: P (log P - log P' - KL(P || P')) + P - P'
-                    own = apart if sign > 0 else apart.neg_()
-                    grad = own - (P[i] * own).sum(dim=-1, keepdim=True)
-                    grad = grad.mul_(alpha / 4).add_(0.5).mul_(P[i])
-                    grad.add_(more, alpha=sign * alpha / 4).sub_(eps_ls / V / 2)
-                    half = torch.full_like(target, (eps_ls - 1) / 2, dtype=sum_dtype)
-                    grad = grad.scatter_add_(1, target, half).to(product_dtype)
-                    grad_states[i][here] = grad @ W
-                    _add_product(grad_weight, grad.T, X[i][here])
-        ctx.grads = (*grad_states, grad_weight) if grads else None
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.grads is None:
-            raise RuntimeError("the gradients of r_drop_cross_entropy can be taken once only")
-        found, ctx.grads = ctx.grads, None
-        return *(each.mul_(grad_loss) for each in found), None, None, None, None
-
-
-def _dtypes(states: Tensor) -> tuple[torch.dtype, torch.dtype]:
-    """Of the products, which autocast chooses where it is on, and of softmax, loss and sums."""
-    device = states.device.type
-    enabled = torch.is_autocast_enabled(device)
-    product_dtype = torch.get_autocast_dtype(device) if enabled else states.dtype
-    return product_dtype, torch.promote_types(product_dtype, torch.float32)
 
 
 def _rows(weight: Tensor) -> int:

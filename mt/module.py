@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mt import metrics
 from mt.batching import Batch
-from mt.loss import r_drop_cross_entropy, smoothed_cross_entropy
+from mt.loss import smoothed_cross_entropy
 from mt.memory import keep_memory
 from mt.model import Transformer
 from mt.schedule import learning_rate
@@ -66,7 +66,6 @@ class TranslationModule(pl.LightningModule):
         beta2: float = 0.98,
         eps: float = 1e-9,
         lr_factor: float = 1.0,
-        r_drop: float = 0.0,
         seed: int = 1,
         max_length: int = 256,
         languages: Sequence[str] = ("en", "de"),
@@ -78,8 +77,6 @@ class TranslationModule(pl.LightningModule):
             raise ValueError(f"warmup_steps={warmup_steps!r}: must be a whole number of at least 1")
         if type(lr_factor) not in (int, float) or not 0 < lr_factor < math.inf:
             raise ValueError(f"lr_factor={lr_factor!r}: must be a number above 0")
-        if type(r_drop) not in (int, float) or not 0 <= r_drop < math.inf:
-            raise ValueError(f"r_drop={r_drop!r}: must be a number of at least 0")
         for name, value in (("eps_ls", eps_ls), ("beta1", beta1), ("beta2", beta2), ("eps", eps)):
             if not isinstance(value, int | float) or not 0 <= value < 1:
                 raise ValueError(
@@ -89,7 +86,7 @@ class TranslationModule(pl.LightningModule):
         self.tokenizer = tokenizer
         self.save_hyperparameters(ignore=["tokenizer", "model"])
         self.save_hyperparameters({"model": dict(self.model.config)})
-        self.eps_ls, self.r_drop, self.warmup_steps = eps_ls, r_drop, warmup_steps
+        self.eps_ls, self.warmup_steps = eps_ls, warmup_steps
         self.betas, self.eps, self.lr_factor = (beta1, beta2), eps, lr_factor
         self.seed, self.max_length, self.search = seed, max_length, search or {}
         self.languages, self.started_from = languages, started_from
@@ -118,9 +115,6 @@ class TranslationModule(pl.LightningModule):
         """Sums over the batch's target tokens: smoothed loss and plain NLL, in nats."""
         states = self.model.states(batch.src, batch.tgt)
         weight = self.model.embedding.weight
-        if self.training and self.r_drop:
-            passes = states, self.model.states(batch.src, batch.tgt)
-            return r_drop_cross_entropy(passes, weight, batch.labels, self.eps_ls, self.r_drop)
         return smoothed_cross_entropy(states, weight, batch.labels, self.eps_ls)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:

@@ -114,8 +114,6 @@ SETTINGS = [
     ("training.eps_ls=x", r"eps_ls='x': must be"),
     ("training.warmup_steps=0", r"warmup_steps=0: must be"),
     ("training.lr_factor=0", r"lr_factor=0: must be a number above 0"),
-    ("training.r_drop=-1", r"r_drop=-1: must be a number of at least 0"),
-    ("training.r_drop=null", r"r_drop=None: must be"),
     ("model.learned_positions=256", r"must be more than data.clean.max_length, which is 256"),
     ("model.learned_positions=512 tokenizer.bpe_dropout=0.1", r"cannot go with tokenizer.bpe_dr"),
     ("training.beta1=2", r"beta1=2: must be"),

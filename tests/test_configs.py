@@ -222,7 +222,7 @@ def test_model_keys_are_the_transformers(model: str) -> None:
 def test_training_keys_are_the_modules() -> None:
     keys = set(resolved("train")["training"])
     assert keys < parameters(TranslationModule)
-    assert {"eps_ls", "warmup_steps", "beta1", "beta2", "eps", "lr_factor", "r_drop"} == keys
+    assert {"eps_ls", "warmup_steps", "beta1", "beta2", "eps", "lr_factor"} == keys
 
 
 @pytest.mark.parametrize("data", members("data"))
@@ -258,7 +258,6 @@ def test_the_defaults_are_the_papers() -> None:
         "beta2": 0.98,
         "eps": 1e-9,
         "lr_factor": 1.0,
-        "r_drop": 0.0,
     }
     assert cfg["data"]["tokens_per_step"] == 25_000
     assert cfg["trainer"]["max_steps"] == 100_000

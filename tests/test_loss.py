@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import mt.loss
-from mt.loss import r_drop_cross_entropy, smoothed_cross_entropy
+from mt.loss import smoothed_cross_entropy
 
 n, V, d_model = 13, 11, 6
 
@@ -223,47 +223,3 @@ def test_a_real_vocabulary(device, dtype, tolerance):
         strict=True,
     ):
         assert (one.float() - other.float()).abs().max() < tolerance * other.float().abs().max()
-
-
-# R-Drop
-
-
-def r_drop_oracle(passes, weight, targets, eps_ls, alpha):
-    loss = sum(oracle(states, weight, targets, eps_ls) for states in passes)
-    one, two = ((states @ weight.T).log_softmax(dim=-1) for states in passes)
-    for p, q in ((one, two), (two, one)):
-        loss = loss + alpha / 2 * F.kl_div(q, p, log_target=True, reduction="sum")  # KL(p || q)
-    return loss / 2
-
-
-@pytest.mark.usefixtures("_chunks")
-@pytest.mark.parametrize(("eps_ls", "alpha"), [(0.1, 5.0), (0, 1.0), (0.1, 0)])
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
-def test_r_drop_and_its_gradients_equal_autograds(dtype, atol, eps_ls, alpha):
-    states, weight, targets = inputs(dtype)
-    passes = states, inputs(dtype)[0]
-    loss, nll = r_drop_cross_entropy(passes, weight, targets, eps_ls, alpha)
-    expected = r_drop_oracle(passes, weight, targets, eps_ls, alpha)
-    torch.testing.assert_close(loss, expected, atol=atol, rtol=atol)
-    plain = sum(oracle(states, weight, targets, 0) for states in passes) / 2
-    torch.testing.assert_close(nll, plain, atol=atol, rtol=atol)
-    gradients = torch.autograd.grad(-3 * loss, (*passes, weight))
-    expected_gradients = torch.autograd.grad(-3 * expected, (*passes, weight))
-    torch.testing.assert_close(gradients, expected_gradients, atol=atol, rtol=atol)
-
-
-def test_r_drop_of_equal_passes_is_the_loss_without_it():
-    states, weight, targets = inputs()
-    with torch.no_grad():
-        found = r_drop_cross_entropy((states, states), weight, targets, 0.1, 5.0)
-        torch.testing.assert_close(found, smoothed_cross_entropy(states, weight, targets, 0.1))
-
-
-def test_r_drop_takes_no_part_in_padding():
-    states, weight, targets = inputs()
-    passes = states, inputs()[0]
-    targets = targets[:-2]
-    loss, _ = r_drop_cross_entropy(passes, weight, targets, 0.1, 5.0)
-    expected = r_drop_oracle([states[:-2] for states in passes], weight, targets, 0.1, 5.0)
-    torch.testing.assert_close(loss, expected)
-    assert not torch.autograd.grad(loss, passes[0])[0][-2:].any()

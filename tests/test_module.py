@@ -88,25 +88,6 @@ def test_the_gradient_is_the_mean_over_the_target_tokens_of_the_step(
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0, msg=name)
 
 
-def test_r_drop_passes_each_training_batch_twice(bpe: Tokenizer, tmp_path: Path) -> None:
-    """With dropouts of their own; validation, where nothing is dropped, stays what it was."""
-    losses: dict[tuple[float, float], float] = {}
-    for P_drop in (0.0, 0.3):
-        for r_drop in (0, 5):
-            torch.manual_seed(5)
-            module = TranslationModule(bpe, {**SHAPE, "P_drop": P_drop}, r_drop=r_drop)
-            fitted = fit(module, bpe, tmp_path)
-            losses[P_drop, r_drop] = float(fitted.logged_metrics["train_loss"])
-            batch = next(iter(fitted.train_dataloader))  # type: ignore[call-overload]
-            with torch.no_grad():
-                module.eval()
-                plain = TranslationModule(bpe, {**SHAPE, "P_drop": P_drop}).eval()
-                plain.load_state_dict(module.state_dict())
-                torch.testing.assert_close(module._losses(batch), plain._losses(batch))
-    assert losses[0.0, 5] == pytest.approx(losses[0.0, 0], rel=1e-6)
-    assert losses[0.3, 5] > losses[0.3, 0] * 1.01
-
-
 def test_adam_and_the_learning_rate_are_the_paper_s(bpe: Tokenizer, tmp_path: Path) -> None:
     module = TranslationModule(bpe, SHAPE, warmup_steps=3)
     rates: list[float] = []
