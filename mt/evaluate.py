@@ -32,7 +32,7 @@ from mt.report import Report
 from mt.search import SearchOptions
 from mt.sources import SPLITS, make_source, read_lines
 from mt.translation import Translation
-from mt.translator import Translator, default_workers, pick_device
+from mt.translator import Translator, pick_device
 
 log = logging.getLogger("mt.evaluate")
 
@@ -108,38 +108,48 @@ class Found(NamedTuple):
 
 
 class Model:
-    """What translates the test set, as the configuration says."""
+    """What translates the test set, as the configuration says: a model, or several together."""
 
     def __init__(self, cfg: DictConfig) -> None:
-        self.path = checkpoint.find(None if cfg.model_path is None else str(cfg.model_path))
+        named = cfg.model_path
+        named = list(named) if OmegaConf.is_list(named) else [named]
+        if not named or len(set(named)) < len(named):
+            raise ValueError(f"model_path={named}: name at least one, each once")
+        self.paths = [checkpoint.find(None if name is None else str(name)) for name in named]
         sizes = cfg.search.beam_size
         sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
         if not sizes or len(set(sizes)) < len(sizes):
             raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
-        own = checkpoint.own_options(self.path).alpha
+        own = checkpoint.own_options(self.paths[0]).alpha
         alpha = own if cfg.search.alpha is None else cfg.search.alpha
         self.options = [SearchOptions(size, alpha) for size in sizes]
         self.batch_size = cfg.search.batch_size
-        device = pick_device(str(cfg.device))
-        self.loaded = checkpoint.load(self.path, device)
-        self.languages = self.loaded.config.get("languages") or ["en", "de"]
-        self.translator = Translator(
-            self.loaded.model,
-            self.loaded.tokenizer,
-            self.loaded.config["max_length"],
-            precision=cfg.precision,
-            workers=default_workers(device) if cfg.workers is None else cfg.workers,
-        )
+        device, precision = str(cfg.device), cfg.precision
+        self.translator = Translator.load(self.paths, device, precision, cfg.workers)
+        self.languages = self.translator.configs[0].get("languages") or ["en", "de"]
 
     def about(self, sources: list[str]) -> Report:
-        tokenizer = self.loaded.tokenizer
-        return {
-            "model": "mt/everyday" if self.path == checkpoint.SHIPPED else str(self.path),
-            "model_sha256": checkpoint.digest(self.path),
+        """The hash of an ensemble is that of its members' hashes, a blank between two."""
+        tokenizer, configs = self.translator.tokenizer, self.translator.configs
+        names = ["mt/everyday" if path == checkpoint.SHIPPED else str(path) for path in self.paths]
+        hashes = [checkpoint.digest(path) for path in self.paths]
+        members = [
+            {"model": name, "model_sha256": sha256, "model_config": config}
+            for name, sha256, config in zip(names, hashes, configs, strict=True)
+        ]
+        if len(members) == 1:
+            found: Report = members[0]
+        else:
+            sha256 = hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+            found = {"model": " + ".join(names), "model_sha256": sha256, "members": members}
+        return found | {
             "tokenizer_sha256": hashlib.sha256(tokenizer.proto).hexdigest(),
-            "model_config": self.loaded.config,
             "source_tokens": sum(len(ids) + 1 for ids in tokenizer.encode(sources)),
         }
+
+    def curves(self) -> pictures.Curves:
+        """Of its training; an ensemble had several."""
+        return pictures.learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
 
     def searches(self, sources: list[str]) -> Iterator[Found]:
         for option in self.options:
@@ -266,7 +276,7 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     for path in unfinished:
         path.unlink()
     print(reports.render(report))
-    curves = {} if model is None else pictures.learning_curves(model.path)
+    curves = {} if model is None else model.curves()
     pictures.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
     print(f"\nreport  {run_dir}/report.md")
     if failed is not None:

@@ -62,6 +62,7 @@ class Translator:
         self.name = name
         self.workers = check_workers(workers)
         self.options = options or SearchOptions()  # where a call says nothing else
+        self.configs: list[dict[str, Any]] = []  # of the models, where they have been loaded
 
     @classmethod
     def load(
@@ -91,7 +92,7 @@ class Translator:
                     f"{other.path}: not the tokenizer of {loaded[0].path}: "
                     "an ensemble needs models of one vocabulary"
                 )
-        return cls(
+        made = cls(
             [each.model for each in loaded],
             loaded[0].tokenizer,
             min(each.config["max_length"] for each in loaded),
@@ -100,6 +101,8 @@ class Translator:
             default_workers(where) if workers is None else workers,
             checkpoint.own_options(paths[0]),
         )
+        made.configs = [each.config for each in loaded]
+        return made
 
     def translate(
         self,

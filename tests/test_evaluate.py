@@ -82,6 +82,37 @@ def test_what_a_run_leaves(evaluate: RunModule, tmp_path: Path, model_folder: Pa
     assert done.out.endswith("\nreport  out/report.md\n")
 
 
+def test_several_models_are_an_ensemble(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    loaded = checkpoint.load(model_folder)
+    torch.manual_seed(7)
+    for parameter in loaded.model.parameters():
+        parameter.data += 0.3 * parameter.std() * torch.randn_like(parameter)
+    longest, languages = loaded.config["max_length"], loaded.config["languages"]
+    checkpoint.save(tmp_path / "b", loaded.model, loaded.tokenizer, longest, languages, {})
+    done = evaluate(f"model_path=[{model_folder},b]", "search.beam_size=4")
+    assert (done.code, done.err) == (0, "")
+    together = Translator.load([model_folder, tmp_path / "b"], "cpu")
+    expected = [result.text for result in together.translate([en for en, _ in TEST], beam_size=4)]
+    assert hypotheses(tmp_path, 4) == expected
+    report = read_report(tmp_path)
+    hashes = [checkpoint.digest(path) for path in (model_folder, tmp_path / "b")]
+    assert report["model"] == f"{model_folder} + b"
+    assert report["model_sha256"] == hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+    assert [each["model_sha256"] for each in report["members"]] == hashes
+    assert report["members"][0]["model_config"] == loaded.config
+
+    assert evaluate(f"model_path=[{model_folder}]", "search.beam_size=4").code == 0
+    assert read_report(tmp_path)["model_sha256"] == hashes[0]
+    done = evaluate("compare=[out,out]", "hydra.run.dir=both")
+    assert done.code == 0
+    for wrong in (f"[{model_folder},{model_folder}]", "[]"):
+        done = evaluate(f"model_path={wrong}")
+        assert done.code == 2
+        assert "name at least one, each once" in done.err
+
+
 def test_the_report_says_all(evaluate: RunModule, tmp_path: Path, model_folder: Path) -> None:
     evaluate("search.alpha=0.7")
     report = read_report(tmp_path)
