@@ -26,6 +26,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -178,18 +179,20 @@ def train_all(jobs: Sequence[Job], overrides: Sequence[str], at_once: int, threa
 
 def diversify(jobs: Sequence[Job]) -> list[Job]:
     """Those that follow ``jobs``, trained seeds of one form, and the pairs to train them on."""
-    tuned = tune(jobs[0])[0]
-    search = [f"--beam-size={tuned['beam_size']}", f"--alpha={tuned['alpha']}"]
-    made = [job.run / f"train.{checkpoint.digest(job.run / 'model')[:12]}.de" for job in jobs]
+    beam_size, alpha = (tune(jobs[0])[0][name] for name in ("beam_size", "alpha"))
     sources, targets = jobs[0].texts("train")
-    for job, output in zip(jobs, made, strict=True):
+    made = []
+    for job in jobs:
+        model = job.run / "model"
+        made.append(f"{checkpoint.digest(model)[:12]}-beam{beam_size}-alpha{alpha}")
+        output = job.run / f"train.{made[-1]}.de"
         if not output.exists():
             print(f"{job.run}: translating the training sources, see its output.log", flush=True)
             files = ["--input", f"{job.prefix('train')}.en", "--output", str(output), "--resume"]
-            model = ["mt.translate", "--model", str(job.run / "model"), "--no-split"]
-            call([*model, *files, *search], job.run / "output.log")
+            search = [f"--beam-size={beam_size}", f"--alpha={alpha}", "--no-split"]
+            call(["mt.translate", "--model", str(model), *files, *search], job.run / "output.log")
         targets += read_lines(output)
-    name = hashlib.sha256(" ".join([*map(str, made), *search]).encode()).hexdigest()[:12]
+    name = hashlib.sha256(" ".join(made).encode()).hexdigest()[:12]
     more = prefix(jobs[0].folder / "data", f"train-{name}", jobs[0].form)
     report.write(Path(f"{more}.en"), "".join(f"{line}\n" for line in sources * (len(jobs) + 1)))
     report.write(Path(f"{more}.de"), "".join(f"{line}\n" for line in targets))
@@ -340,7 +343,10 @@ def main() -> None:
     if args.diverse:
         own = (diversify([j for j in jobs if (j.form, j.name) == (form, "")]) for form in args.form)
         more = list(itertools.chain.from_iterable(own))
-        train_all(more, args.overrides, args.jobs, threads)
+        # Shape and tokenizer come with the models that they start from.
+        brought = r"model\.(?!P_drop)|tokenizer\."
+        overrides = [override for override in args.overrides if not re.match(brought, override)]
+        train_all(more, overrides, args.jobs, threads)
         jobs += more
     configurations: dict[str, Any] = {}
     for name, group in itertools.groupby(jobs, lambda job: job.configuration):

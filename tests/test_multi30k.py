@@ -175,7 +175,8 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
 
 
 def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path) -> None:
-    found = faked.run("--form", "raw", "--diverse")
+    given = ("--form", "raw", "--diverse", "--", "model.N=2", "model.P_drop=0.2")
+    found = faked.run(*given)
     programs = [call[0] for call in faked.calls]
     trained, evaluated = ["mt.train"] * 2, ["mt.evaluate"] * 2
     assert programs == trained + ["mt.translate"] * 2 + trained + 2 * evaluated
@@ -188,6 +189,8 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     ]
     assert more[0]["data.train"] == more[1]["data.train"]
     assert more[0]["trainer.max_steps"] == "3175"
+    assert "model.N" not in more[0]  # the model that it starts from has that already
+    assert more[0]["model.P_drop"] == "0.2"
     prefix = more[0]["data.train"].strip("'")
     assert Path(f"{prefix}.en").read_text("utf-8") == ENGLISH * 3
     assert Path(f"{prefix}.de").read_text("utf-8") == (
@@ -195,7 +198,7 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     )
 
     faked.calls.clear()
-    assert faked.run("--form", "raw", "--diverse") == found
+    assert faked.run(*given) == found
     assert [call[0] for call in faked.calls] == ["mt.train"] * 4  # which end at once
     with pytest.raises(SystemExit):
         faked.run("--diverse", "--settings", "diverse", "model.N=2")
