@@ -263,6 +263,7 @@ def _about(system: System) -> Report:
         "report": str(system.path),
         "model": system.report["model"],
         "model_sha256": system.report["model_sha256"],
+        "members": system.report.get("members"),
         "precision": system.report["config"].get("precision") if found else None,
         "source_sha256": system.report["source_sha256"],
         "hypothesis_sha256": system.run["hypothesis_sha256"],

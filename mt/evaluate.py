@@ -113,9 +113,9 @@ class Model:
     def __init__(self, cfg: DictConfig) -> None:
         named = cfg.model_path
         named = list(named) if OmegaConf.is_list(named) else [named]
-        if not named or len(set(named)) < len(named):
-            raise ValueError(f"model_path={named}: name at least one, each once")
         self.paths = [checkpoint.find(None if name is None else str(name)) for name in named]
+        if not named or len({path.resolve() for path in self.paths}) < len(named):
+            raise ValueError(f"model_path={named}: name at least one, each once")
         sizes = cfg.search.beam_size
         sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
         if not sizes or len(set(sizes)) < len(sizes):

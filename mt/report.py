@@ -129,7 +129,9 @@ def search_name(run: Report) -> str:
 
 
 def model_name(report: Report) -> str:
-    """What has translated: a model with its hash, or the file that was there already."""
+    """What has translated: a model with its hash, each of several, or the file that was there."""
+    if members := report.get("members"):
+        return " + ".join(model_name(member) for member in members)
     if report["model_sha256"] is None:
         return f"the translations in {report['model']}"
     return f"{report['model']} (sha256 {report['model_sha256'][:12]})"

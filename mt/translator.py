@@ -50,6 +50,7 @@ class Translator:
         precision: str = "float32",
         workers: int = 1,
         options: SearchOptions | None = None,
+        configs: Sequence[dict[str, Any]] = (),
     ) -> None:
         models = [model] if isinstance(model, Transformer) else list(model)
         if not models:
@@ -62,7 +63,7 @@ class Translator:
         self.name = name
         self.workers = check_workers(workers)
         self.options = options or SearchOptions()  # where a call says nothing else
-        self.configs: list[dict[str, Any]] = []  # of the models, where they have been loaded
+        self.configs = configs  # of the models' folders
 
     @classmethod
     def load(
@@ -92,7 +93,9 @@ class Translator:
                     f"{other.path}: not the tokenizer of {loaded[0].path}: "
                     "an ensemble needs models of one vocabulary"
                 )
-        made = cls(
+            if other.config.get("languages") != loaded[0].config.get("languages"):
+                raise ValueError(f"{other.path}: not the languages of {loaded[0].path}")
+        return cls(
             [each.model for each in loaded],
             loaded[0].tokenizer,
             min(each.config["max_length"] for each in loaded),
@@ -100,9 +103,8 @@ class Translator:
             precision,
             default_workers(where) if workers is None else workers,
             checkpoint.own_options(paths[0]),
+            [each.config for each in loaded],
         )
-        made.configs = [each.config for each in loaded]
-        return made
 
     def translate(
         self,

@@ -12,7 +12,8 @@ seed's model, where the next alphas do well too, and the test split is decoded w
 Arguments behind ``--`` are settings of mt.train.
 
 With --diverse the seeds then teach each other: each goes on from its model, with what all of them
-make of the training sources beside the pairs (data diversification, Nguyen et al. 2020).
+make of the training sources beside the pairs (data diversification, Nguyen et al. 2020). Settings
+of this second training are --diverse's own value; those behind ``--`` come before.
 
 The two forms are the raw text, and the text lowercased, normalised and tokenised, which is what
 published figures are computed on. Two scores of each are reported: lc-tok BLEU, for which the raw
@@ -50,11 +51,12 @@ NAMES = {"train": "train", "validation": "val", "test": "test_2016_flickr"}  # i
 BEAMS, ALPHAS = (5, 10), (0.6, 1.0, 1.4, 1.8, 2.2)  # tried on the validation split
 WITH_NEXT = "with the next alphas"  # the mean that chooses
 DIVERSE = "diverse"  # the configuration's name
-DIVERSE_SETTINGS = (
-    "trainer.max_steps=3175",
-    "training.lr_factor=1",
-    "training.warmup_steps=500",
-    "average=20",
+DIVERSE_SETTINGS = (  # a quarter of the first training; its second half and more is averaged
+    "trainer.max_steps=3175 training.warmup_steps=500 training.lr_factor=1 average=20"
+)
+# Settings that no model can be trained further with: it brings them along.
+BROUGHT = (
+    r"[+~]*(start_from=|model(=|\.(?!P_drop=|compile=))|variation=|tokenizer\.(path|vocab_size)=)"
 )
 LC_TOK, CASED = "lc-tok BLEU", "cased sacreBLEU"  # the two scores of the table
 
@@ -177,7 +179,7 @@ def train_all(jobs: Sequence[Job], overrides: Sequence[str], at_once: int, threa
         pool.shutdown(cancel_futures=True)
 
 
-def diversify(jobs: Sequence[Job]) -> list[Job]:
+def diversify(jobs: Sequence[Job], settings: Sequence[str]) -> list[Job]:
     """Those that follow ``jobs``, trained seeds of one form, and the pairs to train them on."""
     beam_size, alpha = (tune(jobs[0])[0][name] for name in ("beam_size", "alpha"))
     sources, targets = jobs[0].texts("train")
@@ -194,9 +196,10 @@ def diversify(jobs: Sequence[Job]) -> list[Job]:
         targets += read_lines(output)
     name = hashlib.sha256(" ".join(made).encode()).hexdigest()[:12]
     more = prefix(jobs[0].folder / "data", f"train-{name}", jobs[0].form)
-    report.write(Path(f"{more}.en"), "".join(f"{line}\n" for line in sources * (len(jobs) + 1)))
-    report.write(Path(f"{more}.de"), "".join(f"{line}\n" for line in targets))
-    own = (*DIVERSE_SETTINGS, setting("data.train", more))
+    for side, lines in (("en", sources * (len(jobs) + 1)), ("de", targets)):
+        if not Path(f"{more}.{side}").exists():  # a file written anew is prepared anew
+            report.write(Path(f"{more}.{side}"), "".join(f"{line}\n" for line in lines))
+    own = (*settings, setting("data.train", more))
     return [
         replace(job, name=DIVERSE, settings=(*own, setting("start_from", job.run / "model")))
         for job in jobs
@@ -312,8 +315,9 @@ def arguments() -> argparse.Namespace:
     add("--seed", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     add("--settings", nargs=2, action="append", metavar=("NAME", "OVERRIDES"), default=[],
         help="a configuration beside the experiment's own; may be given several times")  # fmt: skip
-    add("--diverse", action="store_true",
-        help="also train the experiment's own seeds further, on what all of them say")  # fmt: skip
+    add("--diverse", nargs="?", const=DIVERSE_SETTINGS, metavar="OVERRIDES",
+        help="also train the experiment's own seeds further, on what all of them say "
+        f"(default: {DIVERSE_SETTINGS})")  # fmt: skip
     add("--jobs", type=int, default=1, help="trainings at a time (default 1)")
     add("--threads", type=int, help="of each training; default: the cores, shared by the jobs")
     add("--folder", type=Path, default=Path("outputs/multi30k"),
@@ -324,7 +328,9 @@ def arguments() -> argparse.Namespace:
     if args.jobs < 1 or (args.threads is not None and args.threads < 1):
         parser.error("--jobs and --threads must be at least 1")
     names = [name for name, _ in args.settings]
-    for given in (args.form, args.seed, [*names, DIVERSE] if args.diverse else names):
+    if DIVERSE in names:
+        parser.error(f"--settings {DIVERSE}: the name is that of --diverse")
+    for given in (args.form, args.seed, names):
         if len(set(given)) < len(given):
             parser.error(f"{' '.join(map(str, given))}: name each once")
     return args
@@ -338,16 +344,18 @@ def main() -> None:
         Job(form, name, settings, seed, args.folder)
         for form, (name, settings), seed in itertools.product(args.form, variants, args.seed)
     ]
+    if args.diverse:  # what they learn from depends on all of them
+        file = args.folder / DIVERSE / "seeds.json"
+        remember(file, args.seed, "give the same --seed, or name another --folder")
     threads = args.threads or max(1, (os.cpu_count() or 1) // args.jobs)
     train_all(jobs, args.overrides, args.jobs, threads)
     if args.diverse:
-        own = (diversify([j for j in jobs if (j.form, j.name) == (form, "")]) for form in args.form)
-        more = list(itertools.chain.from_iterable(own))
-        # Shape and tokenizer come with the models that they start from.
-        brought = r"model\.(?!P_drop)|tokenizer\."
-        overrides = [override for override in args.overrides if not re.match(brought, override)]
-        train_all(more, overrides, args.jobs, threads)
-        jobs += more
+        settings = [o for o in args.overrides if not re.match(BROUGHT, o)] + args.diverse.split()
+        for form in args.form:
+            seeds = [job for job in jobs if (job.form, job.name) == (form, "")]
+            more = diversify(seeds, settings)
+            train_all(more, [], args.jobs, threads)
+            jobs += more
     configurations: dict[str, Any] = {}
     for name, group in itertools.groupby(jobs, lambda job: job.configuration):
         seeds = list(group)

@@ -102,12 +102,15 @@ def test_several_models_are_an_ensemble(
     assert report["model_sha256"] == hashlib.sha256(" ".join(hashes).encode()).hexdigest()
     assert [each["model_sha256"] for each in report["members"]] == hashes
     assert report["members"][0]["model_config"] == loaded.config
+    both = f"{model_folder} (sha256 {hashes[0][:12]}) + b (sha256 {hashes[1][:12]})"
+    assert both in done.out
+    assert f"- model: {both}\n" in (tmp_path / "out" / "report.md").read_text("utf-8")
+    done = evaluate("compare=[out,out]", "hydra.run.dir=both")
+    assert (done.code, both in done.out) == (0, True)
 
     assert evaluate(f"model_path=[{model_folder}]", "search.beam_size=4").code == 0
     assert read_report(tmp_path)["model_sha256"] == hashes[0]
-    done = evaluate("compare=[out,out]", "hydra.run.dir=both")
-    assert done.code == 0
-    for wrong in (f"[{model_folder},{model_folder}]", "[]"):
+    for wrong in (f"[{model_folder},{model_folder}/]", "[everyday,null]", "[]"):
         done = evaluate(f"model_path={wrong}")
         assert done.code == 2
         assert "name at least one, each once" in done.err

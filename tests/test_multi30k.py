@@ -175,7 +175,8 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
 
 
 def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path) -> None:
-    given = ("--form", "raw", "--diverse", "--", "model.N=2", "model.P_drop=0.2")
+    first = ("model=base", "++model.N=2", "model.P_drop=0.2", "tokenizer.bpe_dropout=0.1")
+    given = ("--form", "raw", "--diverse", "--", *first, "start_from=everyday", "average=9")
     found = faked.run(*given)
     programs = [call[0] for call in faked.calls]
     trained, evaluated = ["mt.train"] * 2, ["mt.evaluate"] * 2
@@ -189,8 +190,9 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     ]
     assert more[0]["data.train"] == more[1]["data.train"]
     assert more[0]["trainer.max_steps"] == "3175"
-    assert "model.N" not in more[0]  # the model that it starts from has that already
-    assert more[0]["model.P_drop"] == "0.2"
+    assert not {"model", "++model.N"} & more[0].keys()  # which the model it starts from has already
+    assert (more[0]["model.P_drop"], more[0]["tokenizer.bpe_dropout"]) == ("0.2", "0.1")
+    assert more[0]["average"] == "20"  # of two the last
     prefix = more[0]["data.train"].strip("'")
     assert Path(f"{prefix}.en").read_text("utf-8") == ENGLISH * 3
     assert Path(f"{prefix}.de").read_text("utf-8") == (
@@ -200,8 +202,28 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     faked.calls.clear()
     assert faked.run(*given) == found
     assert [call[0] for call in faked.calls] == ["mt.train"] * 4  # which end at once
+    pairs = Path(f"{prefix}.en")
+    written = pairs.stat().st_mtime_ns
+    faked.run("--form", "raw", "--diverse", *given[3:])
+    assert pairs.stat().st_mtime_ns == written
+    with pytest.raises(ValueError, match=r"diverse was made with \[1, 2\]: give the same --seed"):
+        faked.run("--form", "raw", "--seed", "1", "--diverse", *given[3:])
     with pytest.raises(SystemExit):
         faked.run("--diverse", "--settings", "diverse", "model.N=2")
+
+
+def test_the_second_training_has_settings_of_its_own(faked: Faked) -> None:
+    second = "trainer.max_steps=7 average=2"
+    faked.run("--form", "lc.norm.tok", "--diverse", second, "--", "trainer.max_steps=9")
+    steps = [
+        dict(item.split("=", 1) for item in call[1:])["trainer.max_steps"]
+        for call in faked.calls
+        if call[0] == "mt.train"
+    ]
+    assert steps == ["9", "9", "7", "7"]
+    translated = [call for call in faked.calls if call[0] == "mt.translate"]
+    assert all("outputs/multi30k/data/train.lc.norm.tok.en" in call for call in translated)
+    assert len(translated) == 2
 
 
 def test_an_alpha_beside_a_cliff_is_not_chosen(recipe: ModuleType) -> None:

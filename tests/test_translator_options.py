@@ -217,6 +217,14 @@ def test_an_ensemble_of_two_vocabularies_is_refused(
         Translator.load([model_folder, path], "cpu")
 
 
+def test_an_ensemble_of_two_directions_is_refused(bpe: Tokenizer, tmp_path: Path) -> None:
+    for name, languages in (("a", ["en", "de"]), ("b", ["de", "en"])):
+        model = babbler(bpe.vocab_size)
+        checkpoint.save(tmp_path / name, model, bpe, 40, languages, {})
+    with pytest.raises(ValueError, match=r"b: not the languages of .*a$"):
+        Translator.load([tmp_path / "a", tmp_path / "b"], "cpu")
+
+
 # Scores
 
 
