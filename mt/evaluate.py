@@ -98,6 +98,11 @@ def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
         )
 
 
+def _listed(given: Any) -> list[Any]:
+    """A setting that may be one value or a list of several."""
+    return list(given) if OmegaConf.is_list(given) else [given]
+
+
 class Found(NamedTuple):
     """A column of the report."""
 
@@ -111,13 +116,11 @@ class Model:
     """What translates the test set, as the configuration says: a model, or several together."""
 
     def __init__(self, cfg: DictConfig) -> None:
-        named = cfg.model_path
-        named = list(named) if OmegaConf.is_list(named) else [named]
+        named = _listed(cfg.model_path)
         self.paths = [checkpoint.find(None if name is None else str(name)) for name in named]
         if not named or len({path.resolve() for path in self.paths}) < len(named):
             raise ValueError(f"model_path={named}: name at least one, each once")
-        sizes = cfg.search.beam_size
-        sizes = [sizes] if not OmegaConf.is_list(sizes) else list(sizes)
+        sizes = _listed(cfg.search.beam_size)
         if not sizes or len(set(sizes)) < len(sizes):
             raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
         own = checkpoint.own_options(self.paths[0]).alpha
@@ -307,8 +310,7 @@ def main(cfg: DictConfig) -> None:
         if cfg.compare is None:
             run(cfg, run_dir)
         else:
-            given = cfg.compare
-            compare.run(list(given) if OmegaConf.is_list(given) else [given], run_dir)
+            compare.run(_listed(cfg.compare), run_dir)
 
 
 if __name__ == "__main__":
