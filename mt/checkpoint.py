@@ -158,15 +158,15 @@ def own_options(path: str | os.PathLike[str]) -> SearchOptions:
 
 
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
-    """The mean of the Transformer's weights in several training checkpoints (6.1).
+    """The mean of the Transformer's weights in several training checkpoints (6.1) or model folders.
 
     Raises ValueError when there are none, or when they are not of one model.
     """
     if not paths:
         raise ValueError("no checkpoints to average")
     total: dict[str, Tensor] = {}
-    for path in paths:
-        weights = _weights(read(Path(path)), Path(path))
+    for path in map(Path, paths):
+        weights = _read_folder(path)[1] if path.is_dir() else _weights(read(path), path)
         if total and {n: w.shape for n, w in weights.items()} != {
             n: w.shape for n, w in total.items()
         }:

@@ -52,6 +52,38 @@ def test_average_checkpoints_writes_the_mean(
     assert "exists already" in capsys.readouterr().err
 
 
+def test_average_checkpoints_of_models_writes_their_mean(
+    tmp_path: Path, small_tokenizer: Tokenizer, bpe: Tokenizer, capsys: Any
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "average_checkpoints.py"))["main"]
+
+    def folder(name: str, tokenizer: Tokenizer, languages: str = "en de", **shape: Any) -> str:
+        size = {"N": 1, "d_model": 8, "d_ff": 8, "h": 1} | shape
+        model = Transformer(tokenizer.vocab_size, **size)
+        checkpoint.save(tmp_path / name, model, tokenizer, 9, languages.split(), {"steps": 1})
+        return str(tmp_path / name)
+
+    one = folder("one", small_tokenizer)
+    other = folder("other", small_tokenizer, P_drop=0.3)  # which is no part of a model
+    output = tmp_path / "mean"
+    assert main([one, other, one, "--output", str(output)]) == 0
+    mean, first, second = (checkpoint.load(path) for path in (output, one, other))
+    for name, w in mean.model.state_dict().items():
+        weights = (loaded.model.state_dict()[name] for loaded in (first, second))
+        torch.testing.assert_close(w, sum(a * b for a, b in zip(weights, (2, 1), strict=True)) / 3)
+    named = [f"{path}, sha256 {checkpoint.digest(path)[:12]}" for path in (one, other, one)]
+    assert mean.config["training"] == {"mean of models": ", ".join(named)}
+
+    for unlike, what in (
+        (folder("bpe", bpe), "tokenizer"),
+        (folder("heads", small_tokenizer, h=2), "shape"),  # the weights' sizes are the same
+        (folder("back", small_tokenizer, "de en"), "languages"),
+    ):
+        assert main([one, unlike, "--output", str(tmp_path / "none")]) == 2
+        assert f"{one}: not the {what} of {unlike}" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_ship_model_halves_the_weights_and_brings_its_own_card(
     tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
