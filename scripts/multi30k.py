@@ -32,22 +32,20 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarking import command_line, machine, setting, table
+from multi30k_data import LC, NAMES, RAW, prefix, prepare_data, remember
 
 from mt import checkpoint, metrics, report
 from mt.search import SearchOptions
-from mt.sources import Files, Hub, Source, read_lines
+from mt.sources import read_lines
 from mt.translator import Translator
 
-HUB = "bentrevett/multi30k"
-RAW, LC = "raw", "lc.norm.tok"
-NAMES = {"train": "train", "validation": "val", "test": "test_2016_flickr"}  # in FOLDER
 BEAMS, ALPHAS = (5, 10), (0.6, 1.0, 1.4, 1.8, 2.2)  # tried on the validation split
 WITH_NEXT = "with the next alphas"  # the mean that chooses
 DIVERSE = "diverse"  # the configuration's name
@@ -85,50 +83,6 @@ class Job:
     def texts(self, split: str) -> tuple[list[str], list[str]]:
         source, target = (list(read_lines(f"{self.prefix(split)}.{side}")) for side in ("en", "de"))
         return source, target
-
-
-def prefix(folder: Path, split: str, form: str) -> str:
-    return str(folder / (split if form == RAW else f"{split}.{form}"))
-
-
-def remember(file: Path, what: Any, remedy: str) -> None:
-    """ValueError when what is done already in the file's folder was done with something else."""
-    now = json.dumps(what)
-    if file.exists() and file.read_text("utf-8").strip() != now:
-        raise ValueError(f"{file.parent} was made with {file.read_text('utf-8').strip()}: {remedy}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    report.write(file, f"{now}\n")
-
-
-# Data
-
-
-def prepare_data(source: Path | None, folder: Path) -> None:
-    """The splits in both forms as files of ``folder``. ValueError when it holds another set."""
-    origin = str(source.resolve()) if source else HUB
-    next(
-        _pairs(source, "train", RAW), None
-    )  # what is not there shows before anything is remembered
-    remember(folder / "origin.json", origin, "name another --folder")
-    for split, form in itertools.product(NAMES, (RAW, LC)):
-        base = prefix(folder, split, form)
-        if Path(f"{base}.de").exists():
-            continue
-        sides = zip(*_pairs(source, split, form), strict=True)
-        for side, lines in zip(("en", "de"), sides, strict=True):
-            report.write(Path(f"{base}.{side}"), "".join(f"{line}\n" for line in lines))
-
-
-def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, str]]:
-    raw: Source = Hub(HUB)
-    if source is not None:
-        raw, given = (Files(**{split: prefix(source, NAMES[split], f)}) for f in (RAW, form))
-        if any(source.glob(f"{NAMES[split]}.{LC}.de*")):
-            return given.pairs(split)
-    if form == RAW:
-        return raw.pairs(split)
-    english, german = metrics.LcNormTok("en"), metrics.LcNormTok("de")
-    return ((english(source), german(target)) for source, target in raw.pairs(split))
 
 
 # Runs
