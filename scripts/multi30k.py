@@ -3,7 +3,7 @@
     python scripts/multi30k.py                 # the hub's set, both forms, three seeds each
     python scripts/multi30k.py --data FOLDER --form lc.norm.tok --seed 1
     python scripts/multi30k.py --jobs 6 -- trainer.accelerator=gpu    # six at a time on a GPU
-    python scripts/multi30k.py --settings narrow "model.d_model=128 model.d_ff=256"
+    python scripts/multi30k.py --settings wide "model.d_model=256 model.d_ff=512"
     python scripts/multi30k.py --form raw --diverse
 
 Every run is experiment=multi30k in a directory of its own; stopped, the same line goes on, and what
