@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         for path in args.paths[:-1]:
             check_alike(checkpoint.load(path), last)
         last.model.load_state_dict(checkpoint.average(args.paths))
-        if Path(args.paths[-1]).is_dir():
+        if any(Path(path).is_dir() for path in args.paths):
             about = {
                 "mean of models": ", ".join(
                     f"{path}, sha256 {checkpoint.digest(path)[:12]}" for path in args.paths

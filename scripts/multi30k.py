@@ -11,9 +11,11 @@ is done is not done again. Beam size and alpha are chosen on the validation spli
 seed's model, where the next alphas do well too, and the test split is decoded with these alone.
 Arguments behind ``--`` are settings of mt.train.
 
-With --diverse the seeds then teach each other: each goes on from its model, with what all of them
-make of the training sources beside the pairs (data diversification, Nguyen et al. 2020). Settings
-of this second training are --diverse's own value; those behind ``--`` come before.
+With --diverse the seeds then teach each other (data diversification, Nguyen et al. 2020): each goes
+on from its model, with what all of them make of the training sources beside the pairs; and once
+more, also with what the first seed's model, taught the other direction, makes of the training
+targets. The settings of these trainings are the values of --diverse, in the order "diverse",
+"reverse", "both"; those behind ``--`` come before, but for what the models bring along.
 
 The two forms are the raw text, and the text lowercased, normalised and tokenised, which is what
 published figures are computed on. Two scores of each are reported: lc-tok BLEU, for which the raw
@@ -32,7 +34,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,14 +50,21 @@ from mt.translator import Translator
 
 BEAMS, ALPHAS = (5, 10), (0.6, 1.0, 1.4, 1.8, 2.2)  # tried on the validation split
 WITH_NEXT = "with the next alphas"  # the mean that chooses
-DIVERSE = "diverse"  # the configuration's name
-DIVERSE_SETTINGS = (  # a quarter of the first training; its second half and more is averaged
-    "trainer.max_steps=3175 training.warmup_steps=500 training.lr_factor=1 average=20"
-)
+DIVERSE = {  # trainings that follow, and their settings
+    # a quarter of the first training; its second half and more is averaged
+    "diverse": "trainer.max_steps=3175 training.warmup_steps=500 training.lr_factor=1 "
+    "checkpoint_every=127 average=20",
+    "reverse": "trainer.max_steps=2413 training.warmup_steps=500 training.lr_factor=1.5 "
+    "checkpoint_every=127 average=8",
+    "both": "trainer.max_steps=1270 training.warmup_steps=300 training.lr_factor=0.6 "
+    "checkpoint_every=63 average=12",
+}
+REVERSE_BEAM, REVERSE_ALPHA = 5, 1.0  # English is as long as the German, or longer
 # Settings that no model can be trained further with: it brings them along.
 BROUGHT = (
     r"[+~]*(start_from=|model(=|\.(?!P_drop=|compile=))|variation=|tokenizer\.(path|vocab_size)=)"
 )
+GIVEN = r"[+~]*data\.(kind|train|validation|src|tgt|limit)="  # by the recipe, to each training
 LC_TOK, CASED = "lc-tok BLEU", "cased sacreBLEU"  # the two scores of the table
 
 
@@ -68,6 +77,7 @@ class Job:
     settings: tuple[str, ...]
     seed: int
     folder: Path  # of the whole recipe
+    parent: str = ""  # digest of the model that it goes on from
 
     @property
     def configuration(self) -> str:
@@ -102,10 +112,11 @@ def call(arguments: Sequence[str], log: Path, threads: int | None = None) -> Non
 
 def train(job: Job, overrides: Sequence[str], threads: int) -> None:
     settings = [*job.settings, *overrides]
+    what = [*settings, job.parent] if job.parent else settings
     known = job.run / "settings.json"
     if not any((job.run / name).exists() for name in ("checkpoints", "model")):  # nothing is done
         known.unlink(missing_ok=True)
-    remember(known, settings, "name another --folder or --settings NAME")
+    remember(known, what, "name another --folder or --settings NAME")
     arguments = [
         "mt.train",
         "experiment=multi30k",
@@ -133,31 +144,68 @@ def train_all(jobs: Sequence[Job], overrides: Sequence[str], at_once: int, threa
         pool.shutdown(cancel_futures=True)
 
 
-def diversify(jobs: Sequence[Job], settings: Sequence[str]) -> list[Job]:
-    """Those that follow ``jobs``, trained seeds of one form, and the pairs to train them on."""
-    beam_size, alpha = (tune(jobs[0])[0][name] for name in ("beam_size", "alpha"))
-    sources, targets = jobs[0].texts("train")
-    made = []
-    for job in jobs:
-        model = job.run / "model"
-        made.append(f"{checkpoint.digest(model)[:12]}-beam{beam_size}-alpha{alpha}")
-        output = job.run / f"train.{made[-1]}.de"
-        if not output.exists():
-            print(f"{job.run}: translating the training sources, see its output.log", flush=True)
-            files = ["--input", f"{job.prefix('train')}.en", "--output", str(output), "--resume"]
-            search = [f"--beam-size={beam_size}", f"--alpha={alpha}", "--no-split"]
-            call(["mt.translate", "--model", str(model), *files, *search], job.run / "output.log")
-        targets += read_lines(output)
-    name = hashlib.sha256(" ".join(made).encode()).hexdigest()[:12]
-    more = prefix(jobs[0].folder / "data", f"train-{name}", jobs[0].form)
-    for side, lines in (("en", sources * (len(jobs) + 1)), ("de", targets)):
-        if not Path(f"{more}.{side}").exists():  # a file written anew is prepared anew
-            report.write(Path(f"{more}.{side}"), "".join(f"{line}\n" for line in lines))
-    own = (*settings, setting("data.train", more))
+def further(jobs: Sequence[Job], name: str, settings: Sequence[str]) -> list[Job]:
+    """Trainings that go on from the models of ``jobs`` with other settings."""
     return [
-        replace(job, name=DIVERSE, settings=(*own, setting("start_from", job.run / "model")))
+        replace(
+            job,
+            name=name,
+            settings=(*settings, setting("start_from", job.run / "model")),
+            parent=checkpoint.digest(job.run / "model"),
+        )
         for job in jobs
     ]
+
+
+def diversify(
+    jobs: Sequence[Job], settings: dict[str, Sequence[str]], train: Callable[[Sequence[Job]], None]
+) -> list[Job]:
+    """Train what follows ``jobs``, trained seeds of one form, with settings by DIVERSE's names.
+
+    Returns what translates their way: all but "reverse".
+    """
+    search = [tune(jobs[0])[0][name] for name in ("beam_size", "alpha")]
+    said = [translation(job, *search, "en", "de") for job in jobs]
+    english, german = jobs[0].texts("train")
+    sources = english * (len(jobs) + 1)
+    targets = german + [line for path in said for line in read_lines(path)]
+    more = write_pairs(jobs[0], said, sources, targets)
+    taught = further(jobs, "diverse", [*settings["diverse"], more])
+    directed = [*settings["reverse"], "data.src=de", "data.tgt=en"]
+    reverse = further(jobs[:1], "reverse", directed)
+    train([*taught, *reverse])
+
+    said.append(translation(reverse[0], REVERSE_BEAM, REVERSE_ALPHA, "de", "en"))
+    sources += read_lines(said[-1])
+    targets += german
+    more = write_pairs(jobs[0], said, sources, targets)
+    both = further(taught, "both", [*settings["both"], more])
+    train(both)
+    return [*taught, *both]
+
+
+def translation(job: Job, beam_size: int, alpha: float, src: str, tgt: str) -> Path:
+    """What the job's model makes of one side of the training pairs."""
+    model = job.run / "model"
+    name = f"{checkpoint.digest(model)[:12]}-beam{beam_size}-alpha{alpha}"
+    output = job.run / f"train.{name}.{tgt}"
+    if not output.exists():
+        print(f"{job.run}: translating train.{src}, see its output.log", flush=True)
+        files = ["--input", f"{job.prefix('train')}.{src}", "--output", str(output), "--resume"]
+        search = [f"--beam-size={beam_size}", f"--alpha={alpha}", "--no-split"]
+        call(["mt.translate", "--model", str(model), *files, *search], job.run / "output.log")
+    return output
+
+
+def write_pairs(job: Job, made: Sequence[Path], sources: list[str], targets: list[str]) -> str:
+    """The setting that trains on these pairs, whose files are known by what was ``made``."""
+    name = hashlib.sha256(" ".join(path.name for path in made).encode()).hexdigest()[:12]
+    more = prefix(job.folder / "data", f"train-{name}", job.form)
+    report.write_json(Path(f"{more}.json"), [str(path) for path in made])
+    for side, lines in (("en", sources), ("de", targets)):
+        if not Path(f"{more}.{side}").exists():  # a file written anew is prepared anew
+            report.write(Path(f"{more}.{side}"), "".join(f"{line}\n" for line in lines))
+    return setting("data.train", more)
 
 
 def tune(job: Job) -> list[dict[str, Any]]:
@@ -269,9 +317,9 @@ def arguments() -> argparse.Namespace:
     add("--seed", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     add("--settings", nargs=2, action="append", metavar=("NAME", "OVERRIDES"), default=[],
         help="a configuration beside the experiment's own; may be given several times")  # fmt: skip
-    add("--diverse", nargs="?", const=DIVERSE_SETTINGS, metavar="OVERRIDES",
-        help="also train the experiment's own seeds further, on what all of them say "
-        f"(default: {DIVERSE_SETTINGS})")  # fmt: skip
+    add("--diverse", nargs="*", metavar="OVERRIDES",
+        help="also train the experiment's own seeds further, on what all of them say, and on what "
+        f"one says backwards (default: {' '.join(map(repr, DIVERSE.values()))})")  # fmt: skip
     add("--jobs", type=int, default=1, help="trainings at a time (default 1)")
     add("--threads", type=int, help="of each training; default: the cores, shared by the jobs")
     add("--folder", type=Path, default=Path("outputs/multi30k"),
@@ -282,8 +330,14 @@ def arguments() -> argparse.Namespace:
     if args.jobs < 1 or (args.threads is not None and args.threads < 1):
         parser.error("--jobs and --threads must be at least 1")
     names = [name for name, _ in args.settings]
-    if DIVERSE in names:
-        parser.error(f"--settings {DIVERSE}: the name is that of --diverse")
+    if taken := DIVERSE.keys() & set(names):
+        parser.error(f"--settings {taken.pop()}: a name of --diverse")
+    if args.diverse and len(args.diverse) != len(DIVERSE):
+        parser.error(f"--diverse: give the settings of {', '.join(DIVERSE)}, or none")
+    own = " ".join(args.diverse or ()).split()
+    for override in own + (args.overrides if args.diverse is not None else []):
+        if re.match(GIVEN, override) or (override in own and re.match(BROUGHT, override)):
+            parser.error(f"--diverse: {override} cannot be changed")
     for given in (args.form, args.seed, names):
         if len(set(given)) < len(given):
             parser.error(f"{' '.join(map(str, given))}: name each once")
@@ -298,18 +352,20 @@ def main() -> None:
         Job(form, name, settings, seed, args.folder)
         for form, (name, settings), seed in itertools.product(args.form, variants, args.seed)
     ]
-    if args.diverse:  # what they learn from depends on all of them
-        file = args.folder / DIVERSE / "seeds.json"
+    if args.diverse is not None:  # what they learn from depends on all of them
+        file = args.folder / "diverse" / "seeds.json"
+        if not any(args.folder.glob("*-diverse-seed*")):
+            file.unlink(missing_ok=True)
         remember(file, args.seed, "give the same --seed, or name another --folder")
     threads = args.threads or max(1, (os.cpu_count() or 1) // args.jobs)
     train_all(jobs, args.overrides, args.jobs, threads)
-    if args.diverse:
-        settings = [o for o in args.overrides if not re.match(BROUGHT, o)] + args.diverse.split()
+    if args.diverse is not None:
+        common = [o for o in args.overrides if not re.match(BROUGHT, o)]
+        own = zip(DIVERSE, args.diverse or DIVERSE.values(), strict=True)
+        settings = {name: [*common, *given.split()] for name, given in own}
         for form in args.form:
             seeds = [job for job in jobs if (job.form, job.name) == (form, "")]
-            more = diversify(seeds, settings)
-            train_all(more, [], args.jobs, threads)
-            jobs += more
+            jobs += diversify(seeds, settings, lambda j: train_all(j, [], args.jobs, threads))
     configurations: dict[str, Any] = {}
     for name, group in itertools.groupby(jobs, lambda job: job.configuration):
         seeds = list(group)

@@ -76,7 +76,8 @@ def faked(recipe: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch) -> Fak
         calls.append(list(arguments))
         if arguments[0] == "mt.translate":
             output = Path(arguments[arguments.index("--output") + 1])
-            output.write_text(f"{output.parent.name}.\n" * 2, "utf-8")
+            model = Path(arguments[arguments.index("--model") + 1])
+            output.write_text(f"{model.parent.name}.\n" * 2, "utf-8")
             return
         given = dict(argument.split("=", 1) for argument in arguments[1:])
         run = Path(given["hydra.run.dir"].strip("'"))
@@ -180,9 +181,14 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     found = faked.run(*given)
     programs = [call[0] for call in faked.calls]
     trained, evaluated = ["mt.train"] * 2, ["mt.evaluate"] * 2
-    assert programs == trained + ["mt.translate"] * 2 + trained + 2 * evaluated
-    assert all({"--beam-size=10", "--alpha=1.4"} < set(call) for call in faked.calls[2:4])
-    assert list(found) == ["raw", "raw-diverse"]
+    said = ["mt.translate"] * 2
+    reverse = ["mt.train", "mt.translate"]
+    assert programs == trained + said + trained + reverse + trained + 3 * evaluated
+    search = {"--resume", "--beam-size=10", "--alpha=1.4"}
+    assert all(search < set(call) for call in faked.calls[2:4])
+    parents = [[a for a in call if a.startswith("start_from=")] for call in faked.calls[4:7]]
+    assert all(len(given) == 1 for given in parents)
+    assert list(found) == ["raw", "raw-diverse", "raw-both"]
 
     more = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[4:6]]
     assert [given["start_from"].strip("'") for given in more] == [
@@ -195,35 +201,76 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     assert more[0]["average"] == "20"  # of two the last
     prefix = more[0]["data.train"].strip("'")
     assert Path(f"{prefix}.en").read_text("utf-8") == ENGLISH * 3
-    assert Path(f"{prefix}.de").read_text("utf-8") == (
-        GERMAN + "raw-seed1.\n" * 2 + "raw-seed2.\n" * 2
-    )
+    diverse = GERMAN + "raw-seed1.\n" * 2 + "raw-seed2.\n" * 2
+    assert Path(f"{prefix}.de").read_text("utf-8") == diverse
+
+    # the first seed's model learns the other direction, and the last trainings what it says
+    reverse = dict(item.split("=", 1) for item in faked.calls[6][1:])
+    assert reverse["start_from"].strip("'") == "outputs/multi30k/raw-seed1/model"
+    assert (reverse["data.src"], reverse["data.tgt"]) == ("de", "en")
+    assert reverse["data.train"].strip("'") == "outputs/multi30k/data/train"
+    assert {"--beam-size=5", "--alpha=1.0"} < set(faked.calls[7])
+    assert "outputs/multi30k/data/train.de" in faked.calls[7]
+    both = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[8:10]]
+    assert [given["start_from"].strip("'") for given in both] == [
+        f"outputs/multi30k/raw-diverse-seed{seed}/model" for seed in (1, 2)
+    ]
+    assert "data.src" not in both[0]
+    assert (both[0]["trainer.max_steps"], both[0]["model.P_drop"]) == ("1270", "0.2")
+    everything = both[0]["data.train"].strip("'")
+    assert both[1]["data.train"].strip("'") == everything != prefix
+    assert Path(f"{everything}.en").read_text("utf-8") == (ENGLISH * 3 + "raw-reverse-seed1.\n" * 2)
+    assert Path(f"{everything}.de").read_text("utf-8") == diverse + GERMAN
 
     faked.calls.clear()
+    written = Path(f"{prefix}.en").stat().st_mtime_ns
     assert faked.run(*given) == found
-    assert [call[0] for call in faked.calls] == ["mt.train"] * 4  # which end at once
-    pairs = Path(f"{prefix}.en")
-    written = pairs.stat().st_mtime_ns
-    faked.run("--form", "raw", "--diverse", *given[3:])
-    assert pairs.stat().st_mtime_ns == written
+    assert Path(f"{prefix}.en").stat().st_mtime_ns == written
+    assert [call[0] for call in faked.calls] == ["mt.train"] * 7  # which end at once
     with pytest.raises(ValueError, match=r"diverse was made with \[1, 2\]: give the same --seed"):
         faked.run("--form", "raw", "--seed", "1", "--diverse", *given[3:])
-    with pytest.raises(SystemExit):
-        faked.run("--diverse", "--settings", "diverse", "model.N=2")
+    for wrong in (
+        ("--settings", "both", "model.N=2"),
+        ("average=2",),
+        ("average=2", "model.N=2", "average=2"),
+        ("--", "data.limit=9"),
+        ("--", "data.src=de"),
+    ):
+        faked.calls.clear()
+        with pytest.raises(SystemExit):
+            faked.run("--diverse", *wrong)
+        assert not faked.calls
 
 
-def test_the_second_training_has_settings_of_its_own(faked: Faked) -> None:
-    second = "trainer.max_steps=7 average=2"
-    faked.run("--form", "lc.norm.tok", "--diverse", second, "--", "trainer.max_steps=9")
+def test_what_went_on_from_another_model_is_not_taken(
+    recipe: ModuleType, faked: Faked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("--form", "raw", "--diverse", "--", "trainer.max_steps=9")
+    faked.run(*given)
+    call, changed = recipe.call, "outputs/multi30k/raw-diverse-seed2"
+
+    def other(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
+        call(arguments, log, threads)
+        if f"hydra.run.dir='{changed}'" in arguments or f"hydra.run.dir={changed}" in arguments:
+            Path(changed, "model", "model.safetensors").write_text("2 4")
+
+    monkeypatch.setattr(recipe, "call", other)
+    with pytest.raises(ValueError, match=r"raw-both-seed2 was made with"):
+        faked.run(*given)
+
+
+def test_the_trainings_that_follow_have_settings_of_their_own(faked: Faked) -> None:
+    own = ("trainer.max_steps=7 average=2", "trainer.max_steps=6", "trainer.max_steps=5")
+    faked.run("--form", "lc.norm.tok", "--diverse", *own, "--", "trainer.max_steps=9")
     steps = [
         dict(item.split("=", 1) for item in call[1:])["trainer.max_steps"]
         for call in faked.calls
         if call[0] == "mt.train"
     ]
-    assert steps == ["9", "9", "7", "7"]
+    assert steps == ["9", "9", "7", "7", "6", "5", "5"]
     translated = [call for call in faked.calls if call[0] == "mt.translate"]
-    assert all("outputs/multi30k/data/train.lc.norm.tok.en" in call for call in translated)
-    assert len(translated) == 2
+    translate = [f"outputs/multi30k/data/train.lc.norm.tok.{side}" for side in ("en", "en", "de")]
+    assert [call[call.index("--input") + 1] for call in translated] == translate
 
 
 def test_an_alpha_beside_a_cliff_is_not_chosen(recipe: ModuleType) -> None:
