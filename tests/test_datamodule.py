@@ -96,8 +96,9 @@ def test_bpe_dropout_splits_the_same_sentences_anew_in_training_alone(
     once, twice = sampled[: len(plain)], sampled[len(plain) :]
     assert texts(once) == texts(twice) == texts(plain)
     tokens = [sum(batch.src.tokens for batch in some) for some in (plain, once, twice)]
-    assert tokens[1] > 1.2 * tokens[0]
-    assert tokens[1] != tokens[2]  # other pieces in another epoch
+    assert min(tokens[1:]) > 1.2 * tokens[0]
+    pieces = [sorted(row for batch in some for row in sentences(batch)) for some in (once, twice)]
+    assert pieces[0] != pieces[1]  # other pieces in another epoch
     assert all(batch.tgt.tokens == len(batch.labels) for batch in once)
     again = batches(0.3, workers=2)
     assert all(torch.equal(a.src.ids, b.src.ids) for a, b in zip(once, again, strict=True))
