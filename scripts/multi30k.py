@@ -204,7 +204,7 @@ def write_pairs(job: Job, made: Sequence[Path], sources: list[str], targets: lis
     report.write_json(Path(f"{more}.json"), [str(path) for path in made])
     for side, lines in (("en", sources), ("de", targets)):
         if not Path(f"{more}.{side}").exists():  # a file written anew is prepared anew
-            report.write(Path(f"{more}.{side}"), "".join(f"{line}\n" for line in lines))
+            report.write(Path(f"{more}.{side}"), report.text_of(lines))
     return setting("data.train", more)
 
 
@@ -332,12 +332,15 @@ def arguments() -> argparse.Namespace:
     names = [name for name, _ in args.settings]
     if taken := DIVERSE.keys() & set(names):
         parser.error(f"--settings {taken.pop()}: a name of --diverse")
-    if args.diverse and len(args.diverse) != len(DIVERSE):
-        parser.error(f"--diverse: give the settings of {', '.join(DIVERSE)}, or none")
-    own = " ".join(args.diverse or ()).split()
-    for override in own + (args.overrides if args.diverse is not None else []):
-        if re.match(GIVEN, override) or (override in own and re.match(BROUGHT, override)):
-            parser.error(f"--diverse: {override} cannot be changed")
+    if args.diverse == []:
+        args.diverse = list(DIVERSE.values())
+    if args.diverse:
+        if len(args.diverse) != len(DIVERSE):
+            parser.error(f"--diverse: give the settings of {', '.join(DIVERSE)}, or none")
+        fixed = [o for o in args.overrides if re.match(GIVEN, o)]
+        fixed += [o for o in " ".join(args.diverse).split() if re.match(f"{GIVEN}|{BROUGHT}", o)]
+        if fixed:
+            parser.error(f"--diverse: {fixed[0]} cannot be changed")
     for given in (args.form, args.seed, names):
         if len(set(given)) < len(given):
             parser.error(f"{' '.join(map(str, given))}: name each once")
@@ -352,16 +355,16 @@ def main() -> None:
         Job(form, name, settings, seed, args.folder)
         for form, (name, settings), seed in itertools.product(args.form, variants, args.seed)
     ]
-    if args.diverse is not None:  # what they learn from depends on all of them
+    if args.diverse:  # what they learn from depends on all of them
         file = args.folder / "diverse" / "seeds.json"
         if not any(args.folder.glob("*-diverse-seed*")):
             file.unlink(missing_ok=True)
         remember(file, args.seed, "give the same --seed, or name another --folder")
     threads = args.threads or max(1, (os.cpu_count() or 1) // args.jobs)
     train_all(jobs, args.overrides, args.jobs, threads)
-    if args.diverse is not None:
+    if args.diverse:
         common = [o for o in args.overrides if not re.match(BROUGHT, o)]
-        own = zip(DIVERSE, args.diverse or DIVERSE.values(), strict=True)
+        own = zip(DIVERSE, args.diverse, strict=True)
         settings = {name: [*common, *given.split()] for name, given in own}
         for form in args.form:
             seeds = [job for job in jobs if (job.form, job.name) == (form, "")]

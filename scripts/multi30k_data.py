@@ -25,7 +25,7 @@ def prepare_data(source: Path | None, folder: Path) -> None:
             continue
         sides = zip(*_pairs(source, split, form), strict=True)
         for side, lines in zip(("en", "de"), sides, strict=True):
-            report.write(Path(f"{base}.{side}"), "".join(f"{line}\n" for line in lines))
+            report.write(Path(f"{base}.{side}"), report.text_of(lines))
 
 
 def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, str]]:

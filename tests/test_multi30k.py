@@ -251,7 +251,7 @@ def test_what_went_on_from_another_model_is_not_taken(
 
     def other(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
         call(arguments, log, threads)
-        if f"hydra.run.dir='{changed}'" in arguments or f"hydra.run.dir={changed}" in arguments:
+        if recipe.setting("hydra.run.dir", changed) in arguments:
             Path(changed, "model", "model.safetensors").write_text("2 4")
 
     monkeypatch.setattr(recipe, "call", other)
