@@ -41,14 +41,17 @@ def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Bat
 def group(lengths: np.ndarray) -> list[list[tuple[int, int]]]:
     """Neighbours of like length: for each side the number and the longest length of each group.
 
-    ``lengths`` [B, sides], the longest pair first. A group's longest pair is at most a quarter
-    longer than its shortest, which keeps attention's padding small and the groups few.
+    ``lengths`` [B, sides], the longest pair first. A group ends where its padding, by the longer
+    sides, would exceed a 64th of the batch: attention computes little of it, and groups are few.
     """
-    longest = lengths.max(axis=1)
-    starts = [0]
+    longest = lengths.max(axis=1).tolist()
+    room = sum(longest) / 64
+    starts, padding = [0], 0
     for i, length in enumerate(longest):
-        if length * 1.25 < longest[starts[-1]]:
+        padding += longest[starts[-1]] - length
+        if padding > room:
             starts.append(i)
+            padding = 0
     parts = np.split(lengths, starts[1:])
     widths = np.array([part.max(axis=0) for part in parts])
     return [
@@ -86,24 +89,43 @@ def cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None = None) 
     return ends
 
 
-MIXED = 8  # bundles in a batch
+def count_hands(lengths: np.ndarray, max_tokens: int, ranks: int) -> int:
+    """Into how many batches to deal pairs out, equally many for each rank.
+
+    ``lengths`` [pairs, sides] in the order of dealing. Of every so many neighbours each batch gets
+    one, and whichever it gets, it stays within ``max_tokens`` on every side.
+    Raises ValueError when a pair does not.
+    """
+    longest = int(lengths.max())
+    if longest > max_tokens:
+        raise ValueError(
+            f"max_tokens={max_tokens}: a pair has {longest} tokens: "
+            "more are needed, or a smaller data.clean.max_length"
+        )
+    batches = ranks
+    while True:
+        rounds = np.pad(lengths, ((0, -len(lengths) % batches), (0, 0)))
+        most = int(rounds.reshape(-1, batches, lengths.shape[1]).max(axis=1).sum(axis=0).max())
+        if most <= max_tokens:
+            return batches
+        batches = math.ceil(batches * most / max_tokens / ranks) * ranks
 
 
 class TokenBudgetSampler(Sampler[list[int]]):
-    """Batches of pairs within a budget of padded tokens a side, for one rank.
+    """Batches of pairs within a budget of tokens a side, for one rank.
 
-    Pairs of like length make a bundle, of up to an ``MIXED``-th of the budget; a batch is a number
-    of bundles of any lengths: its gradient is then of the corpus, not of one length, and small
-    data are learned in fewer steps. Bundles are dealt out anew every epoch.
+    The pairs are dealt out as cards are: sorted by length, of every N neighbours, N being the
+    number of batches, each batch gets one, drawn anew every epoch. So all batches hold the lengths
+    of the corpus and as good as equally many tokens: their gradients differ little, and fewer steps
+    are needed than with batches of one length each (5.1).
 
-    An epoch's batches follow from (seed, epoch) alone. They are dealt out to the ranks in turn,
-    equally many to each; where a budget holds one bundle only, a few may be left over, fewer than
-    one a rank, which sit the epoch out, other ones every epoch. Each iteration is the next epoch;
-    ``skip`` makes a resumed run go on behind the batches it has seen.
+    An epoch's batches follow from (seed, epoch) alone; each rank has equally many. Each iteration
+    is the next epoch; ``skip`` makes a resumed run go on behind the batches it has seen.
 
     src_lengths, tgt_lengths: [pairs] tokens, special ids included. Without ``shuffle`` a batch is
-    one bundle, and every epoch the same.
-    Raises ValueError when there are fewer pairs than ranks.
+    of neighbours, padding counts as tokens, ranks may differ by a batch, and every epoch is the
+    same.
+    Raises ValueError when there are fewer pairs than ranks, or a pair is beyond the budget.
     """
 
     def __init__(
@@ -121,38 +143,28 @@ class TokenBudgetSampler(Sampler[list[int]]):
         lengths = np.stack((src_lengths, tgt_lengths), axis=1, dtype=np.int32)
         self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
         self.epoch, self.start = 0, 0
-        if len(lengths) < world_size:
+        # By the longer side, and within it by the difference of the two, up and down in turn.
+        longer = lengths.max(axis=1)
+        difference = (lengths[:, 0] - lengths[:, 1]) * (2 * (longer % 2) - 1)
+        self.sorted = np.lexsort((difference, -longer)).astype(np.int32)
+        lengths = lengths[self.sorted]
+        few = len(lengths) < world_size
+        if not few and shuffle:
+            self.batches = count_hands(lengths, max_tokens, world_size)
+            few = len(lengths) < self.batches
+        elif not few:
+            self.ends = cut(lengths, max_tokens, max_sentences=len(lengths) // world_size)
+            self.batches = len(self.ends)
+        if few:
             raise ValueError(
                 f"{len(lengths):,} pairs are too few for {world_size} devices: "
                 "each must have one at least"
             )
-        # By the longer side, and within it by the difference of the two, up and down in turn.
-        longer = lengths.max(axis=1)
-        difference = (lengths[:, 0] - lengths[:, 1]) * (2 * (longer % 2) - 1)
-        self.sorted = np.lexsort((difference, longer)).astype(np.int32)
-        lengths = lengths[self.sorted]
-        # No bundle may be beyond its part of the budget, however long the longest pair.
-        mixed = max(1, min(MIXED, max_tokens // int(longer.max()))) if shuffle else 1
-        # Shuffling only permutes pairs of equal lengths, so the cuts are every epoch's. However
-        # few the pairs, every rank must get a batch.
-        most = max(1, len(lengths) // world_size)
-        self.ends = cut(lengths, max_tokens // mixed, max_sentences=most)
-        bundles = self.batches = len(self.ends)
-        if shuffle:  # as many batches on every rank, while there are bundles for it
-            self.batches = min(bundles, math.ceil(bundles / mixed / world_size) * world_size)
-        changes = (lengths[1:] != lengths[:-1]).any(axis=1)
-        self.groups = np.insert(np.cumsum(changes, dtype=np.int32), 0, 0)  # of equal lengths
+        self.mean_tokens = float(lengths.sum(axis=0).max()) / self.batches  # of the longer side
 
     def __len__(self) -> int:
-        """Batches an epoch on this rank, the same on every rank."""
-        if self.shuffle:
-            return self.batches // self.world_size
+        """Batches an epoch on this rank; shuffled, the same on every rank."""
         return len(range(self.rank, self.batches, self.world_size))
-
-    @property
-    def left_over(self) -> int:
-        """Batches that sit an epoch out so that all ranks have equally many."""
-        return self.batches % self.world_size if self.shuffle else 0
 
     def skip(self, batches: int) -> None:
         """Start behind the first ``batches`` of this rank, counted over all epochs."""
@@ -160,27 +172,18 @@ class TokenBudgetSampler(Sampler[list[int]]):
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """This rank's batches in ``epoch``, each an array of pair numbers."""
-        rng = np.random.default_rng((self.seed, epoch))
-        bundles = np.split(self._order(rng), self.ends[:-1])
+        mine = slice(self.rank, None, self.world_size)
         if not self.shuffle:
-            return bundles[self.rank :: self.world_size]
-        dealt = np.array_split(rng.permutation(len(bundles)), self.batches)
-        turn = rng.permutation(self.batches)  # array_split puts the larger ones first
-        mine = turn[self.rank :: self.world_size][: len(self)]
-        return [np.concatenate([bundles[i] for i in dealt[batch]]) for batch in mine]
+            return np.split(self.sorted, self.ends[:-1])[mine]
+        rng = np.random.default_rng((self.seed, epoch))
+        hands = np.full((self.batches, math.ceil(len(self.sorted) / self.batches)), -1, np.int32)
+        for i in range(hands.shape[1]):
+            cards = self.sorted[i * self.batches :][: self.batches]
+            hands[rng.permutation(self.batches)[: len(cards)], i] = cards
+        return [hand[hand >= 0] for hand in hands[mine]]  # the last round may not go round
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = self.plan(self.epoch)[self.start :]
         self.epoch, self.start = self.epoch + 1, 0
         for batch in batches:
             yield batch.tolist()
-
-    def _order(self, rng: np.random.Generator) -> np.ndarray:
-        """All pairs sorted, those of equal lengths shuffled."""
-        if not self.shuffle:
-            return self.sorted
-        pairs = len(self.sorted)
-        # Keys that all differ: every machine sorts them alike.
-        keys = self.groups * np.int64(pairs)
-        keys += rng.permutation(pairs)
-        return self.sorted[np.argsort(keys)]

@@ -28,7 +28,7 @@ PATIENCE = 300  # seconds to wait for a worker's batch
 class TranslationData(pl.LightningDataModule):
     """Training and validation batches of a source.
 
-    ``max_tokens`` bounds the padded tokens a side in a batch; ``cleaning`` is for training,
+    ``max_tokens`` bounds the tokens a side in a batch; ``cleaning`` is for training,
     validation drops only what is empty or too long. ``limit`` takes the first pairs of the
     training split, ``validation_limit`` of the validation split. Whenever a training batch is
     made, ``bpe_dropout`` is the chance of a merge left out (``Tokenizer.sample``), ``noise`` that
@@ -93,8 +93,8 @@ class TranslationData(pl.LightningDataModule):
         sampler = self._train_sampler
         sampler.skip(self.batches_seen)
         log.info(
-            f"an epoch is {len(sampler):,} batches of at most {self.max_tokens:,} tokens a side "
-            f"on each of {sampler.world_size} device(s), {sampler.left_over} batch(es) left over"
+            f"an epoch is {len(sampler):,} batches on each of {sampler.world_size} device(s), of "
+            f"{sampler.mean_tokens:,.0f} tokens a side in the mean and at most {self.max_tokens:,}"
         )
         changes = None
         if self.bpe_dropout or self.noise:

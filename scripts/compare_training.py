@@ -10,11 +10,11 @@ the mean, updates, the checkpoints to average, beam and length penalty, float32,
 scorer. Each trains by its own program: `mt.train`, and Joey NMT's TrainManager as
 `compare_training_joeynmt.py` calls it. Both run at the same time, a process each.
 
-Each program's own is how batches are made: mt.train's are of eight bundles, each of pairs of like
-length; Joey NMT takes pairs in random order and fills a batch until its longest side times its
-pairs reach a number. That number is chosen so that an epoch has as many batches as mt.train's,
-which therefore hold as many target tokens in the mean, and more padding. Joey NMT's attention has
-biases, and its learning rate is that of the update before.
+Each program's own is how batches are made: mt.train deals the pairs out by length, so that all hold
+the same lengths; Joey NMT takes pairs in random order and fills a batch until its longest side
+times its pairs reach a number. That number is chosen so that an epoch has as many batches as
+mt.train's, which therefore hold as many target tokens in the mean, and less padding. Joey NMT's
+attention has biases, and its learning rate is that of the update before.
 
 Text is split at blanks and scored as it is (sacreBLEU, tokenize none): give tokenised text. Wall
 time is that of the updates with their checkpoints; what comes before, and validation, are not in

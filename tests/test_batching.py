@@ -143,31 +143,39 @@ def test_cut_equals_a_naive_loop(max_tokens: int, max_sentences: int | None, sid
 def test_ranks_share_an_epoch_without_overlap(world_size: int) -> None:
     lengths = natural_lengths(3000)
     ranks = [sampler(lengths, rank=r, world_size=world_size) for r in range(world_size)]
-    assert ranks[0].left_over == 0
-    assert len(ranks[0]) == -(-len(sampler(lengths)) // world_size)
+    assert abs(len(ranks[0]) * world_size - len(sampler(lengths))) <= world_size
     for epoch in range(3):
         plans = [[b.tolist() for b in s.plan(epoch)] for s in ranks]
         assert {len(plan) for plan in plans} == {len(ranks[0])}
         assert sorted(i for plan in plans for batch in plan for i in batch) == list(range(3000))
 
 
-def test_left_over_batches_are_other_ones_every_epoch() -> None:
-    lengths = natural_lengths(300)
-    lengths[0][7] = 300  # as long as the budget: a batch is a single bundle
-    ranks = [sampler(lengths, rank=r, world_size=4) for r in range(4)]
-    assert ranks[0].left_over > 0, "choose lengths that leave a batch over"
-    seen = [set(itertools.chain(*(itertools.chain(*s.plan(e)) for s in ranks))) for e in range(9)]
-    assert all(len(epoch) < 300 for epoch in seen)
-    assert set.union(*seen) == set(range(300))
+def test_every_batch_gets_one_of_every_so_many_neighbours() -> None:
+    """By hand: twelve pairs, four batches of at most ten tokens a side."""
+    src = np.array([1, 1, 1, 1, 2, 2, 2, 3, 5, 5, 6, 5])
+    tgt = np.array([1, 1, 1, 1, 3, 2, 2, 2, 5, 4, 5, 5])
+    s = sampler((src, tgt), max_tokens=10)
+    assert (len(s), s.mean_tokens) == (4, (4 + 9 + 21) / 4)
+    for epoch in range(9):
+        for batch in s.plan(epoch):
+            assert [i // 4 for i in batch] == [2, 1, 0]  # the longest first
+    assert len(sampler((src, tgt), max_tokens=9)) == 6
 
 
-def test_no_batch_is_beyond_the_budget_unless_a_single_pair() -> None:
+@pytest.mark.parametrize("max_tokens", [300, 1000, 4096])
+def test_no_batch_is_beyond_the_budget(max_tokens: int) -> None:
     src, tgt = natural_lengths(3000)
-    src[17], tgt[23] = 900, 301
-    batches = list(sampler((src, tgt)))
-    alone = {b[0] for b in batches if len(b) * max(src[b].max(), tgt[b].max()) > 300}
-    assert alone == {17, 23}
-    assert [len(b) for b in batches if {17, 23} & set(b)] == [1, 1]
+    s = sampler((src, tgt), max_tokens=max_tokens)
+    for batch in itertools.chain(s.plan(0), s.plan(1)):
+        assert max(src[batch].sum(), tgt[batch].sum()) <= max_tokens
+
+
+def test_a_pair_beyond_the_budget_is_an_error_but_in_validation_alone() -> None:
+    src, tgt = natural_lengths(3000)
+    tgt[23] = 301
+    with pytest.raises(ValueError, match="max_tokens=300: a pair has 301 tokens: more are needed"):
+        sampler((src, tgt))
+    assert [23] in list(sampler((src, tgt), shuffle=False))
 
 
 @pytest.mark.parametrize("max_tokens", [1000, 4096])
@@ -175,25 +183,28 @@ def test_little_is_padding(max_tokens: int) -> None:
     src, tgt = natural_lengths(20_000)
     batches = list(sampler((src, tgt), max_tokens=max_tokens))
     padded = sum(cells(src[b], tgt[b]) for b in batches)
-    waste = 1 - (src.sum() + tgt.sum()) / padded
-    assert waste < 0.1
+    assert 1 - (src.sum() + tgt.sum()) / padded < 0.2
 
 
 def test_groups_by_hand() -> None:
     lengths = np.array([[10, 4], [8, 9], [3, 7], [7, 2], [5, 5]])
-    assert group(lengths) == [[(2, 10), (2, 7), (1, 5)], [(2, 9), (2, 7), (1, 5)]]
+    by_one = [[(1, 10), (1, 8), (2, 7), (1, 5)], [(1, 4), (1, 9), (2, 7), (1, 5)]]
+    assert group(lengths) == by_one  # 38 / 64: no cell of padding
     assert group(lengths[:1]) == [[(1, 10)], [(1, 4)]]
+    like = np.full((70, 2), 9)
+    like[20:] = 8  # 580 / 64: nine cells, of one each
+    assert group(like) == [[(29, 9), (41, 8)]] * 2
 
 
-def test_a_batch_is_of_many_lengths_and_within_the_budget() -> None:
-    """And the budget is used: a bundle of like lengths is cut to an eighth of it."""
+def test_a_batch_is_of_all_lengths_and_uses_the_budget() -> None:
     src, tgt = natural_lengths(20_000)
     batches = list(sampler((src, tgt), max_tokens=4096))
-    spans = [src[batch].max() / src[batch].min() for batch in batches]
-    assert np.median(spans) > 3
-    tokens = np.array([np.maximum(src[b], tgt[b]).sum() for b in batches])
+    tokens = np.array([max(src[b].sum(), tgt[b].sum()) for b in batches])
     assert tokens.max() <= 4096
     assert tokens.mean() > 0.9 * 4096
+    assert tokens.std() < 0.02 * 4096
+    means = np.array([src[b].mean() for b in batches])
+    assert means.std() < 0.02 * means.mean()
 
 
 def test_company_is_another_every_epoch() -> None:
@@ -229,15 +240,7 @@ def test_epochs_differ_in_order_and_in_company() -> None:
     s = sampler(natural_lengths(2000))
     epochs = [[b.tolist() for b in s.plan(epoch)] for epoch in range(3)]
     for one, other in itertools.combinations(epochs, 2):
-        assert [len(b) for b in one] != [len(b) for b in other]  # other batches come first
         assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
-
-
-def test_short_and_long_batches_are_mixed() -> None:
-    """Sorted by length for the padding's sake, shuffled again for the training's."""
-    src, tgt = natural_lengths(5000)
-    means = np.array([src[b].mean() for b in sampler((src, tgt))])
-    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
 def test_iterating_twice_gives_epoch_0_then_1() -> None:
@@ -280,7 +283,6 @@ def test_validation_covers_everything_once(world_size: int) -> None:
     assert sorted(itertools.chain(*itertools.chain(*batches))) == list(range(1000))
     assert [len(b) for b in batches] == [len(s) for s in ranks]
     assert max(map(len, batches)) - min(map(len, batches)) <= 1
-    assert {s.left_over for s in ranks} == {0}
 
 
 def test_validation_is_the_same_every_epoch_and_for_every_seed() -> None:
@@ -339,7 +341,7 @@ def share_of_real_rows(src: np.ndarray, tgt: np.ndarray, max_tokens: int) -> flo
     tokens = [int(side[batch].sum()) for batch in batches for side in (src, tgt)]
     rows = [len(pack(torch.ones(1, n, dtype=torch.long)).ids) for n in tokens]
     laid_out = [cells(src[batch], tgt[batch]) for batch in batches]
-    assert sum(tokens) / sum(laid_out) > 0.9  # which only attention computes
+    assert sum(tokens) / sum(laid_out) > 0.8  # which only attention computes
     return sum(tokens) / sum(rows)
 
 
