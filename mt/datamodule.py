@@ -93,8 +93,9 @@ class TranslationData(pl.LightningDataModule):
         sampler = self._train_sampler
         sampler.skip(self.batches_seen)
         log.info(
-            f"an epoch is {len(sampler):,} batches on each of {sampler.world_size} device(s), of "
-            f"{sampler.mean_tokens:,.0f} tokens a side in the mean and at most {self.max_tokens:,}"
+            f"an epoch is {len(sampler):,} batches on each of {sampler.world_size} device(s), "
+            f"{sampler.left_over} left over, of {sampler.mean_tokens:,.0f} tokens a side in the "
+            f"mean and at most {self.max_tokens:,}"
         )
         changes = None
         if self.bpe_dropout or self.noise:
@@ -136,6 +137,7 @@ class TranslationData(pl.LightningDataModule):
             "max_tokens": self.max_tokens,
             "world_size": self.trainer.world_size,
             "pairs": len(self.train),
+            "epoch_length": self.epoch_length,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -148,10 +150,10 @@ class TranslationData(pl.LightningDataModule):
                 f"the checkpoint is of a run on {pairs:,} pairs, these are {len(self.train):,}: "
                 "its place in the epoch means other ones"
             )
-        if then != now:
+        elif then != now or state_dict.get("epoch_length") != self.epoch_length:
             log.warning(
-                "max_tokens or the number of devices has changed since the checkpoint: the "
-                "current epoch goes on at about the same place, not exactly"
+                "max_tokens, the number of devices or how batches are made has changed since the "
+                "checkpoint: the current epoch goes on at about the same place, not exactly"
             )
 
 

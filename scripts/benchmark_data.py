@@ -135,6 +135,7 @@ def plan(prepared: corpus.PreparedCorpus, max_tokens: int) -> dict[str, Any]:
         distinct = len({i for p in plans for batch in p for i in batch.tolist()})
         ranks[str(world_size)] = {
             "batches_of_each_rank": sorted({len(p) for p in plans}),
+            "batches_left_over": samplers[0].left_over,
             "pairs_left_over": len(lengths[0]) - pairs,
             "pairs_twice": pairs - distinct,
         }

@@ -28,7 +28,7 @@ class Plan(NamedTuple):
     work: Path
     source: Files
     vocabulary: int  # pieces
-    max_tokens: int  # padded ones a side in a batch of mt.train's
+    max_tokens: int  # of a side in a batch of mt.train's
     updates: int
     warmup: int  # updates
     checkpoint_every: int  # updates

@@ -13,9 +13,9 @@ Arguments behind ``--`` are settings of mt.train.
 
 With --diverse the seeds then teach each other (data diversification, Nguyen et al. 2020): each goes
 on from its model, with what all of them make of the training sources beside the pairs; and once
-more, also with what the first seed's model, taught the other direction, makes of the training
-targets. The settings of these trainings are the values of --diverse, in the order "diverse",
-"reverse", "both"; those behind ``--`` come before, but for what the models bring along.
+more, also with what all of them, taught the other direction, make of the training targets. The
+settings of these trainings are the values of --diverse, in the order "diverse", "reverse", "both";
+those behind ``--`` come before, but for what the models bring along.
 
 The two forms are the raw text, and the text lowercased, normalised and tokenised, which is what
 published figures are computed on. Two scores of each are reported: lc-tok BLEU, for which the raw
@@ -172,12 +172,13 @@ def diversify(
     more = write_pairs(jobs[0], said, sources, targets)
     taught = further(jobs, "diverse", [*settings["diverse"], more])
     directed = [*settings["reverse"], "data.src=de", "data.tgt=en"]
-    reverse = further(jobs[:1], "reverse", directed)
+    reverse = further(jobs, "reverse", directed)
     train([*taught, *reverse])
 
-    said.append(translation(reverse[0], REVERSE_BEAM, REVERSE_ALPHA, "de", "en"))
-    sources += read_lines(said[-1])
-    targets += german
+    backwards = [translation(job, REVERSE_BEAM, REVERSE_ALPHA, "de", "en") for job in reverse]
+    said += backwards
+    sources += [line for path in backwards for line in read_lines(path)]
+    targets += german * len(jobs)
     more = write_pairs(jobs[0], said, sources, targets)
     both = further(taught, "both", [*settings["both"], more])
     train(both)
@@ -319,7 +320,7 @@ def arguments() -> argparse.Namespace:
         help="a configuration beside the experiment's own; may be given several times")  # fmt: skip
     add("--diverse", nargs="*", metavar="OVERRIDES",
         help="also train the experiment's own seeds further, on what all of them say, and on what "
-        f"one says backwards (default: {' '.join(map(repr, DIVERSE.values()))})")  # fmt: skip
+        f"they say backwards (default: {' '.join(map(repr, DIVERSE.values()))})")  # fmt: skip
     add("--jobs", type=int, default=1, help="trainings at a time (default 1)")
     add("--threads", type=int, help="of each training; default: the cores, shared by the jobs")
     add("--folder", type=Path, default=Path("outputs/multi30k"),

@@ -151,31 +151,56 @@ def test_ranks_share_an_epoch_without_overlap(world_size: int) -> None:
 
 
 def test_every_batch_gets_one_of_every_so_many_neighbours() -> None:
-    """By hand: twelve pairs, four batches of at most ten tokens a side."""
-    src = np.array([1, 1, 1, 1, 2, 2, 2, 3, 5, 5, 6, 5])
-    tgt = np.array([1, 1, 1, 1, 3, 2, 2, 2, 5, 4, 5, 5])
-    s = sampler((src, tgt), max_tokens=10)
-    assert (len(s), s.mean_tokens) == (4, (4 + 9 + 21) / 4)
+    """By hand: 20 pairs of two tokens and 20 of one into batches of at most 16."""
+    lengths = np.array([1] * 20 + [2] * 20)
+    s = sampler((lengths, np.ones_like(lengths)), max_tokens=16)
+    assert (len(s), s.mean_tokens) == (4, 15)
+    place = {pair: i for i, pair in enumerate(s.sorted.tolist())}
     for epoch in range(9):
         for batch in s.plan(epoch):
-            assert [i // 4 for i in batch] == [2, 1, 0]  # the longest first
-    assert len(sampler((src, tgt), max_tokens=9)) == 6
+            assert lengths[batch].tolist() == [2] * 5 + [1] * 5  # the longest first
+            assert [place[pair] // 4 for pair in batch.tolist()] == list(range(10))
 
 
 @pytest.mark.parametrize("max_tokens", [300, 1000, 4096])
-def test_no_batch_is_beyond_the_budget(max_tokens: int) -> None:
+def test_no_batch_is_beyond_the_budget_unless_a_single_pair(max_tokens: int) -> None:
     src, tgt = natural_lengths(3000)
+    src[17], tgt[23] = 5000, 4097
     s = sampler((src, tgt), max_tokens=max_tokens)
-    for batch in itertools.chain(s.plan(0), s.plan(1)):
-        assert max(src[batch].sum(), tgt[batch].sum()) <= max_tokens
+    for plan in (s.plan(0), s.plan(1)):
+        beyond = [b for b in plan if max(src[b].sum(), tgt[b].sum()) > max_tokens]
+        assert sorted(b.tolist() for b in beyond) == [[17], [23]]
 
 
-def test_a_pair_beyond_the_budget_is_an_error_but_in_validation_alone() -> None:
-    src, tgt = natural_lengths(3000)
-    tgt[23] = 301
-    with pytest.raises(ValueError, match="max_tokens=300: a pair has 301 tokens: more are needed"):
-        sampler((src, tgt))
-    assert [23] in list(sampler((src, tgt), shuffle=False))
+@pytest.mark.parametrize("max_tokens", [300, 512, 1000, 2048, 4096])
+@pytest.mark.parametrize("outlier", [250, 900, 4000])
+def test_the_budget_is_used_however_long_the_longest_pair(max_tokens: int, outlier: int) -> None:
+    src, tgt = natural_lengths(20_000)
+    src[17] = outlier
+    assert sampler((src, tgt), max_tokens=max_tokens).mean_tokens > 0.8 * max_tokens
+
+
+def test_any_pairs_are_dealt_out_once_and_equally_many_batches() -> None:
+    """With lengths about an eighth of the budget, which are cut, dealt, or both."""
+    rng = np.random.default_rng(0)
+    left_over = 0
+    for _ in range(300):
+        world_size, max_tokens = int(rng.integers(1, 5)), int(rng.integers(1, 200))
+        pairs = int(rng.integers(world_size, 60))
+        lengths = rng.integers(1, 30, pairs), rng.integers(1, 30, pairs)
+        options = {"max_tokens": max_tokens, "world_size": world_size}
+        ranks = [sampler(lengths, rank=rank, **options) for rank in range(world_size)]
+        plans = [rank.plan(0) for rank in ranks]
+        assert {len(plan) for plan in plans} == {len(ranks[0])} != {0}
+        batches = list(itertools.chain(*plans))
+        assert all(len(b) == 1 or max(s[b].sum() for s in lengths) <= max_tokens for b in batches)
+        assert all(len(batch) for batch in batches)
+        seen = np.concatenate(batches)
+        assert len(set(seen)) == len(seen)
+        assert (len(seen) < pairs) == (ranks[0].left_over > 0)
+        assert ranks[0].left_over < world_size
+        left_over += ranks[0].left_over > 0
+    assert left_over
 
 
 @pytest.mark.parametrize("max_tokens", [1000, 4096])
@@ -236,7 +261,7 @@ def test_an_epoch_follows_from_seed_and_epoch_alone() -> None:
         assert plan != [b.tolist() for b in other.plan(epoch)]
 
 
-def test_epochs_differ_in_order_and_in_company() -> None:
+def test_epochs_differ_in_company() -> None:
     s = sampler(natural_lengths(2000))
     epochs = [[b.tolist() for b in s.plan(epoch)] for epoch in range(3)]
     for one, other in itertools.combinations(epochs, 2):
@@ -306,8 +331,7 @@ def test_however_few_the_pairs_every_rank_has_a_batch(
         for rank in range(world_size)
     ]
     assert all(len(rank) > 0 for rank in ranks)
-    if not shuffle:
-        assert sorted(i for rank in ranks for batch in rank for i in batch) == list(range(pairs))
+    assert sorted(i for rank in ranks for batch in rank for i in batch) == list(range(pairs))
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

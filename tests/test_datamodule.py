@@ -193,6 +193,20 @@ def test_other_batches_resume_at_about_the_same_place(
     assert "pairs" not in caplog.text
 
 
+def test_a_checkpoint_of_a_version_that_made_other_batches_is_told(
+    bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, resumed = data(bpe, tmp_path), data(bpe, tmp_path)
+    for module in (first, resumed):
+        module.setup("fit")
+    resumed.load_state_dict(first.state_dict())
+    assert not caplog.text
+    state = first.state_dict()
+    del state["epoch_length"]
+    resumed.load_state_dict(state)
+    assert "how batches are made has changed" in caplog.text
+
+
 def test_other_training_pairs_are_told(
     bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

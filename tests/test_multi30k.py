@@ -182,11 +182,10 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     programs = [call[0] for call in faked.calls]
     trained, evaluated = ["mt.train"] * 2, ["mt.evaluate"] * 2
     said = ["mt.translate"] * 2
-    reverse = ["mt.train", "mt.translate"]
-    assert programs == trained + said + trained + reverse + trained + 3 * evaluated
+    assert programs == trained + said + 2 * trained + said + trained + 3 * evaluated
     search = {"--resume", "--beam-size=10", "--alpha=1.4"}
     assert all(search < set(call) for call in faked.calls[2:4])
-    parents = [[a for a in call if a.startswith("start_from=")] for call in faked.calls[4:7]]
+    parents = [[a for a in call if a.startswith("start_from=")] for call in faked.calls[4:8]]
     assert all(len(given) == 1 for given in parents)
     assert list(found) == ["raw", "raw-diverse", "raw-both"]
 
@@ -204,14 +203,16 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     diverse = GERMAN + "raw-seed1.\n" * 2 + "raw-seed2.\n" * 2
     assert Path(f"{prefix}.de").read_text("utf-8") == diverse
 
-    # the first seed's model learns the other direction, and the last trainings what it says
-    reverse = dict(item.split("=", 1) for item in faked.calls[6][1:])
-    assert reverse["start_from"].strip("'") == "outputs/multi30k/raw-seed1/model"
-    assert (reverse["data.src"], reverse["data.tgt"]) == ("de", "en")
-    assert reverse["data.train"].strip("'") == "outputs/multi30k/data/train"
-    assert {"--beam-size=5", "--alpha=1.0"} < set(faked.calls[7])
-    assert "outputs/multi30k/data/train.de" in faked.calls[7]
-    both = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[8:10]]
+    # the first models learn the other direction, and the last trainings what they say
+    for seed, learnt, said_back in zip((1, 2), faked.calls[6:8], faked.calls[8:10], strict=True):
+        reverse = dict(item.split("=", 1) for item in learnt[1:])
+        assert reverse["start_from"].strip("'") == f"outputs/multi30k/raw-seed{seed}/model"
+        assert (reverse["data.src"], reverse["data.tgt"]) == ("de", "en")
+        assert reverse["data.train"].strip("'") == "outputs/multi30k/data/train"
+        assert {"--beam-size=5", "--alpha=1.0"} < set(said_back)
+        assert "outputs/multi30k/data/train.de" in said_back
+        assert f"outputs/multi30k/raw-reverse-seed{seed}/model" in said_back
+    both = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[10:12]]
     assert [given["start_from"].strip("'") for given in both] == [
         f"outputs/multi30k/raw-diverse-seed{seed}/model" for seed in (1, 2)
     ]
@@ -219,14 +220,15 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
     assert (both[0]["trainer.max_steps"], both[0]["model.P_drop"]) == ("1270", "0.2")
     everything = both[0]["data.train"].strip("'")
     assert both[1]["data.train"].strip("'") == everything != prefix
-    assert Path(f"{everything}.en").read_text("utf-8") == (ENGLISH * 3 + "raw-reverse-seed1.\n" * 2)
-    assert Path(f"{everything}.de").read_text("utf-8") == diverse + GERMAN
+    back = "raw-reverse-seed1.\n" * 2 + "raw-reverse-seed2.\n" * 2
+    assert Path(f"{everything}.en").read_text("utf-8") == ENGLISH * 3 + back
+    assert Path(f"{everything}.de").read_text("utf-8") == diverse + GERMAN * 2
 
     faked.calls.clear()
     written = Path(f"{prefix}.en").stat().st_mtime_ns
     assert faked.run(*given) == found
     assert Path(f"{prefix}.en").stat().st_mtime_ns == written
-    assert [call[0] for call in faked.calls] == ["mt.train"] * 7  # which end at once
+    assert [call[0] for call in faked.calls] == ["mt.train"] * 8  # which end at once
     with pytest.raises(ValueError, match=r"diverse was made with \[1, 2\]: give the same --seed"):
         faked.run("--form", "raw", "--seed", "1", "--diverse", *given[3:])
     for wrong in (
@@ -267,9 +269,11 @@ def test_the_trainings_that_follow_have_settings_of_their_own(faked: Faked) -> N
         for call in faked.calls
         if call[0] == "mt.train"
     ]
-    assert steps == ["9", "9", "7", "7", "6", "5", "5"]
+    assert steps == ["9", "9", "7", "7", "6", "6", "5", "5"]
     translated = [call for call in faked.calls if call[0] == "mt.translate"]
-    translate = [f"outputs/multi30k/data/train.lc.norm.tok.{side}" for side in ("en", "en", "de")]
+    translate = [
+        f"outputs/multi30k/data/train.lc.norm.tok.{side}" for side in ("en", "en", "de", "de")
+    ]
     assert [call[call.index("--input") + 1] for call in translated] == translate
 
 

@@ -176,7 +176,7 @@ def test_two_ranks_take_the_step_of_one(
     process = start(arguments(corpus, two, **changes, trainer__devices=2), tmp_path)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
-    assert "an epoch is 1 batches on each of 2 device(s), of " in output
+    assert "an epoch is 1 batches on each of 2 device(s), 0 left over, of " in output
     assert "tokens a side in the mean and at most 2,000\n" in output
     assert run(arguments(corpus, one, **changes), monkeypatch) == 0
     for name, w in weights(one).items():
