@@ -7,7 +7,7 @@ PYTEST = $(VENV)/bin/python -m pytest -n 2 --dist loadfile # two processes, a fi
 
 .PHONY: quickstart test check
 
-quickstart: $(INSTALLED) ## train, evaluate and use a small model: about eight minutes of training
+quickstart: $(INSTALLED) ## train, evaluate and use a small model: about ten minutes of training
 	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/quickstart.sh
 
 test: $(DEVELOPS) ## the tests that need neither network nor GPU

@@ -38,27 +38,37 @@ def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Bat
     return Batch(src, tgt, torch.from_numpy(labels))
 
 
+GROUPS = 8  # in a batch at most: torch.compile makes code for each number of them
+
+
 def group(lengths: np.ndarray) -> list[list[tuple[int, int]]]:
     """Neighbours of like length: for each side the number and the longest length of each group.
 
     ``lengths`` [B, sides], the longest pair first. A group ends where its padding, by the longer
-    sides, would exceed a 64th of the batch: about a sixth of what attention computes is padding,
-    and groups are few.
+    sides, would exceed a 64th of the batch, or as much more as keeps the groups to ``GROUPS``:
+    about a sixth of the positions that attention lays out is padding.
     """
     longest = lengths.max(axis=1).tolist()
     room = sum(longest) / 64
-    starts, padding = [0], 0
-    for i, length in enumerate(longest):
-        padding += longest[starts[-1]] - length
-        if padding > room:
-            starts.append(i)
-            padding = 0
+    while len(starts := _starts(longest, room)) > GROUPS:
+        room *= 1.2
     parts = np.split(lengths, starts[1:])
     widths = np.array([part.max(axis=0) for part in parts])
     return [
         [(len(part), int(width)) for part, width in zip(parts, side, strict=True)]
         for side in widths.T
     ]
+
+
+def _starts(longest: list[int], room: float) -> list[int]:
+    """Where groups begin, each of at most ``room`` cells of padding."""
+    starts, padding = [0], 0
+    for i, length in enumerate(longest):
+        padding += longest[starts[-1]] - length
+        if padding > room:
+            starts.append(i)
+            padding = 0
+    return starts
 
 
 def pad(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
@@ -114,7 +124,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
     The pairs are dealt out as cards are: sorted by length, of every N neighbours, N being the
     number of batches, each batch gets one, drawn anew every epoch. So all batches hold the lengths
     of the corpus and nearly equally many tokens. (The paper's are of about one length each, 5.1;
-    on Multi30k, which is small, fewer updates are needed so.) Pairs longer than an eighth of the
+    mixed ones learn small data in fewer updates.) Pairs longer than an eighth of the
     budget would leave the other batches unfilled: they are in batches with neighbours, by cut.
 
     An epoch's batches follow from (seed, epoch) alone; each rank has equally many. Each iteration
@@ -150,7 +160,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
                 f"{len(lengths):,} pairs are too few for {world_size} devices: "
                 "each must have one at least"
             )
-        self.cut = int((longer * 8 > max_tokens).sum()) if shuffle else len(lengths)  # so many
+        self.cut = int((longer * 8 > max_tokens).sum()) if shuffle else len(lengths)
         self.ends = cut(lengths[: self.cut], max_tokens, max_sentences=len(lengths) // world_size)
         self.hands = 0
         if shuffle:
@@ -187,11 +197,9 @@ class TokenBudgetSampler(Sampler[list[int]]):
             cards = dealt[i * self.hands :][: self.hands]
             hands[rng.permutation(self.hands)[: len(cards)], i] = cards
         batches += [hand[hand >= 0] for hand in hands]  # the last round may not go round
-        turn = (
-            rng.permutation(self.batches) if self.ends else range(self.batches)
-        )  # hands are alike
-        mine = turn[: len(self) * self.world_size][self.rank :: self.world_size]
-        return [batches[i] for i in mine]
+        turn = rng.permutation(self.batches)[: len(self) * self.world_size]
+        # In another order each time: what is drawn for a batch follows from its numbers in order.
+        return [rng.permutation(batches[i]) for i in turn[self.rank :: self.world_size]]
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = self.plan(self.epoch)[self.start :]

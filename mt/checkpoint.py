@@ -131,7 +131,7 @@ def latest(root: str | os.PathLike[str] = "outputs") -> Path:
     if not configs:
         raise FileNotFoundError(
             f"no model folder under {root}/: train one with `make quickstart` "
-            "(about eight minutes), or name one"
+            "(about ten minutes), or name one"
         )
     return max(configs, key=lambda p: p.stat().st_mtime).parent
 

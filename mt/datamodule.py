@@ -144,13 +144,16 @@ class TranslationData(pl.LightningDataModule):
         assert self.trainer is not None
         then = state_dict["max_tokens"] * state_dict["world_size"]
         now = self.max_tokens * self.trainer.world_size
-        self.batches_seen = state_dict["batches_seen"] * then // now
+        length, before = self.epoch_length, state_dict.get("epoch_length")
+        # The same share of the epochs; versions that did not keep an epoch's length: about that.
+        there, here = (before, length) if before else (now, then)
+        self.batches_seen = state_dict["batches_seen"] * here // there
         if (pairs := state_dict["pairs"]) != len(self.train):
             log.warning(
                 f"the checkpoint is of a run on {pairs:,} pairs, these are {len(self.train):,}: "
                 "its place in the epoch means other ones"
             )
-        elif then != now or state_dict.get("epoch_length") != self.epoch_length:
+        elif then != now or length != before:
             log.warning(
                 "max_tokens, the number of devices or how batches are made has changed since the "
                 "checkpoint: the current epoch goes on at about the same place, not exactly"

@@ -13,8 +13,8 @@ scorer. Each trains by its own program: `mt.train`, and Joey NMT's TrainManager 
 Each program's own is how batches are made: mt.train deals the pairs out by length, so that all hold
 the same lengths; Joey NMT takes pairs in random order and fills a batch until its longest side
 times its pairs reach a number. That number is chosen so that an epoch has as many batches as
-mt.train's, which therefore hold as many target tokens in the mean, and less padding. Joey NMT's
-attention has biases, and its learning rate is that of the update before.
+mt.train's: both hold as many target tokens in the mean, Joey NMT's more padding. Its attention has
+biases, and its learning rate is that of the update before.
 
 Text is split at blanks and scored as it is (sacreBLEU, tokenize none): give tokenised text. Wall
 time is that of the updates with their checkpoints; what comes before, and validation, are not in

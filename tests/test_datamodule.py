@@ -201,9 +201,15 @@ def test_a_checkpoint_of_a_version_that_made_other_batches_is_told(
         module.setup("fit")
     resumed.load_state_dict(first.state_dict())
     assert not caplog.text
+    first.batches_seen = 50
     state = first.state_dict()
+    resumed.load_state_dict(state | {"epoch_length": 2 * resumed.epoch_length})
+    assert resumed.batches_seen == 25
+    assert "how batches are made has changed" in caplog.text
+    caplog.clear()
     del state["epoch_length"]
     resumed.load_state_dict(state)
+    assert resumed.batches_seen == 50
     assert "how batches are made has changed" in caplog.text
 
 
