@@ -206,6 +206,8 @@ def waiting(
         "import sys, mt.files; mt.files.BLOCK = 4; from mt.translate import main; sys.exit(main())"
     )
     arguments = ["--model", str(model_folder), "--beam-size", "1", "--output", "out"]
+    # What a job in the background starts, as these tests may be, would ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdin=subprocess.PIPE,
@@ -215,6 +217,7 @@ def waiting(
         env=ENVIRONMENT,
         text=True,
     )
+    signal.signal(signal.SIGINT, before)
     assert process.stdin is not None
 
     def start() -> subprocess.Popen:
