@@ -225,9 +225,7 @@ def test_groups_by_hand() -> None:
 def test_groups_are_few(max_tokens: int) -> None:
     src, tgt = natural_lengths(20_000)
     for batch in sampler((src, tgt), max_tokens=max_tokens).plan(0):
-        lengths = np.stack((src[batch], tgt[batch]), axis=1)
-        lengths = lengths[np.argsort(-lengths.max(axis=1), kind="stable")]
-        assert len(group(lengths)[0]) <= 8
+        assert len(grouped(src[batch], tgt[batch])[0]) <= 8
 
 
 def test_a_batch_is_of_all_lengths_and_uses_the_budget() -> None:
@@ -383,9 +381,13 @@ def test_max_tokens_must_be_a_whole_number(max_tokens: object) -> None:
 
 def cells(src: np.ndarray, tgt: np.ndarray) -> int:
     """What attention computes for a batch, of both sides."""
+    return sum(number * width for side in grouped(src, tgt) for number, width in side)
+
+
+def grouped(src: np.ndarray, tgt: np.ndarray) -> list[list[tuple[int, int]]]:
+    """A batch's groups, as collate has them."""
     lengths = np.stack((src, tgt), axis=1)
-    lengths = lengths[np.argsort(-lengths.max(axis=1), kind="stable")]
-    return sum(number * width for side in group(lengths) for number, width in side)
+    return group(lengths[np.argsort(-lengths.max(axis=1), kind="stable")])
 
 
 def share_of_real_rows(src: np.ndarray, tgt: np.ndarray, max_tokens: int) -> float:
