@@ -19,6 +19,7 @@ SEARCH: dict[str, Any] = {"beam_size": 5, "alpha": 1.0}
 LONGEST = 100  # pieces of a translation by Joey NMT, which wants a number; mt has source + 50
 WORD_BEGIN = "\u2581"  # SentencePiece's mark of a blank
 PEER = "joeynmt"
+NAMES = ("mt", PEER)
 SPLITS = {"validation": "dev", "test": "test"}  # our name and Joey NMT's
 
 
@@ -76,6 +77,15 @@ def join(pieces: str) -> str:
     if pieces == "<unk>":
         return ""
     return pieces.replace(" ", "").replace(WORD_BEGIN, " ").strip()
+
+
+def hypotheses(plan: Plan, name: str, split: str) -> Path:
+    """A program's translations as text."""
+    return plan.work / f"{name}.{split}"
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").removesuffix("\n").split("\n")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -35,6 +35,11 @@ def comparison(setup: ModuleType) -> ModuleType:
 
 
 @pytest.fixture
+def reports(setup: ModuleType) -> ModuleType:
+    return importlib.import_module("compare_training_report")
+
+
+@pytest.fixture
 def plan(setup: ModuleType, tmp_path: Path) -> Any:
     for split in ("train", "validation", "test"):
         for side, word in (("en", "dog"), ("de", "hund")):
@@ -48,16 +53,14 @@ def plan(setup: ModuleType, tmp_path: Path) -> Any:
     return setup.Plan(work, source, 50, 64, 20, 10, 5, 10, 2, 1, 1)
 
 
-def test_the_peer_reads_the_pieces_of_the_pairs_that_we_keep(
-    setup: ModuleType, comparison: ModuleType, plan: Any
-) -> None:
+def test_the_peer_reads_the_pieces_of_the_pairs_that_we_keep(setup: ModuleType, plan: Any) -> None:
     kept = setup.prepare_both(plan)
     tokenizer = Tokenizer.load(plan.work / "tokenizer.model")
-    words = comparison.read_lines(plan.work / "pieces" / "vocabulary.txt")
+    words = setup.read_lines(plan.work / "pieces" / "vocabulary.txt")
     assert len(words) == len(set(words)) == 50 - 4
     for split, count in (("train", 40), ("dev", 4), ("test", 4)):
         for side, name in enumerate(("en", "de")):
-            lines = comparison.read_lines(plan.work / "pieces" / f"{split}.{name}")
+            lines = setup.read_lines(plan.work / "pieces" / f"{split}.{name}")
             assert len(lines) == count
             assert all(set(line.split(" ")) <= set(words) for line in lines)
             # Joey NMT's ids are ours: its four special ones, then the list.
@@ -116,53 +119,109 @@ def test_the_batch_size_gives_as_many_batches(setup: ModuleType) -> None:
     assert size > longest.sum() / 25  # it pays for padding
 
 
-def test_tokens_are_scored_as_they_are(comparison: ModuleType) -> None:
+def test_tokens_are_scored_as_they_are(reports: ModuleType) -> None:
     references = ["ein mann ( links ) geht .", "zwei frauen sitzen im park ."]
-    found, signature = comparison.token_bleu(references, references)
-    assert found == 100.0
-    assert "tok:none" in signature
+    found = reports.BLEU.score(references, references)
+    assert found.value == pytest.approx(100)
+    assert "tok:none" in found.signature
     joined = ["ein mann (links) geht.", "zwei frauen sitzen im park ."]
-    assert comparison.token_bleu(joined, references)[0] < 60
+    assert reports.BLEU.score(joined, references).value < 60
     assert sacrebleu.corpus_bleu(joined, [references], force=True).score == pytest.approx(100)
-    with pytest.raises(ValueError, match="1 translations against 2"):
-        comparison.token_bleu(references[:1], references)
 
 
-def test_sums_table_and_conclusions_by_hand(comparison: ModuleType) -> None:
-    def clock(seconds: float, tgt: int) -> list[dict[str, Any]]:
-        return [
+def played(reports: ModuleType, name: str, seconds: float, tgt: int, bleu: float) -> dict[str, Any]:
+    """A program's results of four updates."""
+    found = reports.training(
+        [
             {"step": i, "seconds": seconds * i, "cpu_seconds": i, "src": 50, "tgt": tgt + i}
             for i in (1, 2, 3, 4)
         ]
+    )
+    points = [
+        {"step": i, "seconds": 1.0, "perplexity": p, "bleu": 1.0} for i, p in ((2, 9), (4, 8))
+    ]
+    if name == "mt":
+        points[1] = {**points[1], "perplexity": 7.25}
+    return {**found, "validation BLEU": bleu + 1, "test BLEU": bleu, "validations": points}
 
-    found = {}
-    for name, seconds, tgt, bleu in (("mt", 2.0, 100, 41.5), ("joeynmt", 5.0, 101, 40.0)):
-        found[name] = comparison.training(clock(seconds, tgt))
-        found[name] |= {"validation BLEU": bleu + 1, "test BLEU": bleu}
-    ours = found["mt"]
+
+def both(reports: ModuleType, ours: float, theirs: float) -> dict[str, Any]:
+    """A seed, by its test BLEU."""
+    found = {
+        "mt": played(reports, "mt", 2.0, 100, ours),
+        "joeynmt": played(reports, "joeynmt", 5.0, 101, theirs),
+    }
+    return {"conclusions": reports.conclusions(found), "results": found}
+
+
+def test_sums_table_and_conclusions_by_hand(reports: ModuleType) -> None:
+    found = both(reports, 41.5, 40.0)
+    ours = found["results"]["mt"]
     assert ours["updates"] == 4
     assert ours["target tokens an update"] == 102.5
     assert ours["seconds"] == 8.0
     assert ours["CPU seconds"] == 4
     assert ours["tokens a second"] == round((4 * 150 + 10) / 8)
-    assert comparison.conclusions(found) == {
+    assert found["conclusions"] == {
         "test BLEU, mt - peer": 1.5,
         "validation BLEU, mt - peer": 1.5,
         "wall time, peer / mt": 2.5,
         "CPU time, peer / mt": 1.0,
         "target tokens an update, peer / mt": pytest.approx(1.0098),
     }
-    assert comparison.report(found).splitlines()[2] == (
-        "| mt | 4 | 102 | 0.1 | 0.1 | 76 | 42.50 | 41.50 |"
-    )
+    rows = reports.report({"3": found, "5": both(reports, 40.0, 41.0)}).splitlines()
+    assert rows[2] == "| mt | 3 | 4 | 102 | 0.1 | 0.1 | 76 | 7.25 | 42.50 | 41.50 |"
+    assert [row.split(" | ")[1] for row in rows[2:]] == ["3", "3", "5", "5"]
+
+
+def test_means_over_seeds_by_hand(reports: ModuleType) -> None:
+    pairs = {"1": (41.0, 40.0), "2": (42.0, 43.0), "3": (43.0, 40.0)}
+    found = reports.over_seeds({seed: both(reports, *pair) for seed, pair in pairs.items()})
+    assert found["seeds"] == 3
+    assert found["test BLEU"] == {
+        "mt": 42.0,
+        "joeynmt": 41.0,
+        "mt - peer": 1.0,
+        "deviation": {"mt": 1.0, "joeynmt": 1.73},
+        "standard error of mt - peer": 1.15,  # sqrt((1 + 3) / 3)
+    }
+    assert found["validation BLEU"]["mt"] == 43.0
+    assert found["validations where mt has the lower perplexity"] == "3 of 6"
+    alone = reports.over_seeds({"1": both(reports, 41.0, 40.0)})
+    assert alone["test BLEU"] == {"mt": 41.0, "joeynmt": 40.0, "mt - peer": 1.0}
 
 
 def test_what_both_have_left_is_read_and_drawn(
-    comparison: ModuleType, plan: Any, small_tokenizer: Tokenizer, tmp_path: Path
+    setup: ModuleType,
+    reports: ModuleType,
+    plan: Any,
+    small_tokenizer: Tokenizer,
+    tmp_path: Path,
 ) -> None:
-    model = Transformer(small_tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1)
+    leave(setup, plan, small_tokenizer)
+    found = reports.results(plan)
+    assert found["mt"]["test BLEU"] == 100.0 > found["joeynmt"]["test BLEU"]
+    model = checkpoint.load(plan.work / "mt" / "model").model
+    assert found["mt"]["parameters"] == sum(w.numel() for w in model.parameters())
+    averaged = [found[name]["averaged"] for name in setup.NAMES]
+    assert averaged == ["step-1, step-2", "10.ckpt, 20.ckpt"]
+    point = {"step": 20, "seconds": 60.0, "perplexity": 12.5}
+    assert found["mt"]["validations"] == [{**point, "bleu": 50.0}]
+    assert found["joeynmt"]["validations"] == [{**point, "bleu": pytest.approx(100)}]
+    bootstrap = found["test BLEU, paired bootstrap"]
+    assert "bs:1000" in bootstrap["signature"]
+    assert bootstrap["95%, half"]["mt"] == 0.0 < bootstrap["95%, half"]["joeynmt"]
+    assert bootstrap["p"] < 0.05
+    pytest.importorskip("matplotlib")
+    reports.draw({"1": {"results": found}, "2": {"results": found}}, str(tmp_path / "curves.png"))
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def leave(setup: ModuleType, plan: Any, tokenizer: Tokenizer) -> None:
+    """What two trainings leave: ours translates perfectly, the peer does not."""
+    model = Transformer(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1)
     about = {"mean of checkpoints": "step-1, step-2"}
-    checkpoint.save(plan.work / "mt" / "model", model, small_tokenizer, 9, ["en", "de"], about)
+    checkpoint.save(plan.work / "mt" / "model", model, tokenizer, 9, ["en", "de"], about)
     references = texts(plan.source, "validation")[1]
     pieces = ["▁" + line.replace(" ", " ▁") for line in references]
     validations = {"mt": {"bleu": 50.0}, "joeynmt": {"pieces": pieces}}
@@ -172,22 +231,42 @@ def test_what_both_have_left_is_read_and_drawn(
     for name, validation in validations.items():
         folder = plan.work / name
         update = {"step": 20, "seconds": 60.0, "cpu_seconds": 50.0, "src": 5, "tgt": 6}
-        comparison.write_lines(folder / "clock.jsonl", [json.dumps(update)])
+        setup.write_lines(folder / "clock.jsonl", [json.dumps(update)])
         line = json.dumps({"step": 20, "perplexity": 12.5, **validation})
-        comparison.write_lines(folder / "validations.jsonl", [line])
+        setup.write_lines(folder / "validations.jsonl", [line])
         for split in ("validation", "test"):
-            hypotheses = references if name == "mt" else ["a hund ."] * 4
-            comparison.write_lines(comparison.hypotheses(plan, name, split), hypotheses)
-    found = comparison.results(plan)
-    assert found["mt"]["test BLEU"] == 100.0 > found["joeynmt"]["test BLEU"]
-    assert found["mt"]["parameters"] == sum(w.numel() for w in model.parameters())
-    assert [found[name]["averaged"] for name in found] == ["step-1, step-2", "10.ckpt, 20.ckpt"]
-    point = {"step": 20, "seconds": 60.0, "perplexity": 12.5}
-    assert found["mt"]["validations"] == [{**point, "bleu": 50.0}]
-    assert found["joeynmt"]["validations"] == [{**point, "bleu": pytest.approx(100)}]
-    pytest.importorskip("matplotlib")
-    comparison.draw(found, str(tmp_path / "curves.png"))
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+            other = [line.replace("hund", "katze") for line in references]
+            other[0] = references[0]
+            hypotheses = references if name == "mt" else other
+            setup.write_lines(setup.hypotheses(plan, name, split), hypotheses)
+
+
+def test_every_seed_has_its_own_folder_and_place(
+    comparison: ModuleType,
+    reports: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    plans = []
+
+    def compare(plan: Any, python: str) -> dict[str, Any]:
+        plans.append(plan)
+        return both(reports, 40.0 + plan.seed, 41.0)
+
+    monkeypatch.setattr(comparison, "compare", compare)
+    places = [f"--{split}={tmp_path / split}" for split in ("train", "validation", "test")]
+    common = [*places, f"--work={tmp_path / 'w'}", f"--output={tmp_path / 'o.json'}"]
+    common += ["--python", f"joeynmt={sys.executable}"]
+    assert comparison.main([*common, "--seed", "2", "4"]) == 0
+    assert [(plan.seed, plan.work.name) for plan in plans] == [(2, "seed-2"), (4, "seed-4")]
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert list(found["seeds"]) == ["2", "4"]
+    assert found["over seeds"]["test BLEU"]["mt - peer"] == 2.0
+    assert "| joeynmt | 4 |" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        comparison.main([*common, "--seed", "2", "0"])
+    assert "at least 1" in capsys.readouterr().err
 
 
 def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> None:
@@ -224,7 +303,7 @@ def test_wrong_input_is_one_line(
     assert "multiples" in capsys.readouterr().err
 
 
-def test_our_clock_leaves_validation_out(comparison: ModuleType, tmp_path: Path) -> None:
+def test_our_clock_leaves_validation_out(reports: ModuleType, tmp_path: Path) -> None:
     clock = importlib.import_module("compare_training_mt").Clock()
     trainer = SimpleNamespace(
         estimated_stepping_batches=9,
@@ -244,10 +323,10 @@ def test_our_clock_leaves_validation_out(comparison: ModuleType, tmp_path: Path)
         if step == 1:
             time.sleep(0.2)
             clock.on_validation_end(trainer, None)
-    updates = comparison.read_records(tmp_path / "clock.jsonl")
+    updates = reports.read_records(tmp_path / "clock.jsonl")
     assert [(each["step"], each["src"], each["tgt"]) for each in updates] == [(1, 7, 9), (2, 7, 9)]
     assert updates[-1]["seconds"] < 0.19
-    (validation,) = comparison.read_records(tmp_path / "validations.jsonl")
+    (validation,) = reports.read_records(tmp_path / "validations.jsonl")
     assert validation == {"step": 1, "perplexity": 12.5, "bleu": 7.0}
 
 
@@ -348,7 +427,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_peers_clock_leaves_validation_out(
-    peer: ModuleType, comparison: ModuleType, tmp_path: Path
+    peer: ModuleType, reports: ModuleType, tmp_path: Path
 ) -> None:
     model = PlayedModel()
     options = {"eps": 1e-9, "validate_every": 4}
@@ -360,11 +439,11 @@ def test_the_peers_clock_leaves_validation_out(
     assert model.smoothing == 0.1
     manager._train_step(SimpleNamespace(src_length=torch.tensor([3, 4]), ntokens=9))
     manager.scheduler.step(4)
-    updates = comparison.read_records(tmp_path / "clock.jsonl")
+    updates = reports.read_records(tmp_path / "clock.jsonl")
     assert [each["step"] for each in updates] == [1, 2, 3, 4, 5]
     assert all(each["src"] == 7 and each["tgt"] == 9 for each in updates)
     assert updates[-1]["seconds"] < 0.19
-    (validation,) = comparison.read_records(tmp_path / "validations.jsonl")
+    (validation,) = reports.read_records(tmp_path / "validations.jsonl")
     assert validation == {"step": 4, "perplexity": 12.5, "pieces": ["▁a ▁b"]}
 
 
