@@ -147,11 +147,6 @@ def is_translated(plan: Plan, name: str) -> bool:
 
 def compare(plan: Plan, python: str) -> dict[str, Any]:
     """What is not done yet of one seed, and all that came of it."""
-    settings = plan._asdict()
-    del settings["work"], settings["source"]
-    for split in ("train", *SPLITS):
-        plan.source.identity(split)  # what is missing shows before anything is done
-    remember(plan, settings)
     kept = prepare_both(plan)
     src, tgt = kept.lengths()
     batches = len(TokenBudgetSampler(src, tgt, plan.max_tokens, plan.seed))
@@ -159,16 +154,20 @@ def compare(plan: Plan, python: str) -> dict[str, Any]:
     say(f"{len(kept):,} pairs, {batches} batches an epoch; {PEER}'s batch_size {batch_size:,}")
     train_both(plan, python, batch_size)
     translate_both(plan, python)
-    settings |= {"pairs": len(kept), f"batch_size of {PEER}": batch_size}
-    settings |= {**MODEL, **TRAINING, **SEARCH}
+    settings = {"pairs": len(kept), f"batch_size of {PEER}": batch_size}
+    settings = {**numbers(plan), **settings, **MODEL, **TRAINING, **SEARCH}
     found = results(plan)
     return {"settings": settings, "conclusions": conclusions(found), "results": found}
 
 
-def remember(plan: Plan, settings: dict[str, Any]) -> None:
+def numbers(plan: Plan) -> dict[str, Any]:
+    return {name: value for name, value in plan._asdict().items() if isinstance(value, int)}
+
+
+def remember(plan: Plan) -> None:
     """ValueError when the folder holds a comparison with other settings."""
     path = plan.work / "plan.json"
-    now = json.dumps({**settings, "data": plan.source.__dict__})
+    now = json.dumps({**numbers(plan), "data": plan.source.__dict__})
     if path.exists() and path.read_text("utf-8").strip() != now:
         raise ValueError(f"{plan.work} holds another comparison: name another --work, or remove it")
     plan.work.mkdir(parents=True, exist_ok=True)
@@ -220,31 +219,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="where all that is made lies (default %(default)s)",
     )
     parser.add_argument("--output", type=Path, required=True, help="JSON")
-    parser.add_argument("--picture", help="PNG, drawn where matplotlib is installed")
+    parser.add_argument("--picture", type=Path, help="PNG, drawn where matplotlib is installed")
     args = parser.parse_args(argv)
-    numbers = [value for value in vars(args).values() if isinstance(value, int)]
-    if min(numbers + args.seed) < 1:
+    if min(args.seed + [n for n in vars(args).values() if isinstance(n, int)]) < 1:
         parser.error("every number must be at least 1")
+    if len(set(args.seed)) < len(args.seed):
+        parser.error("--seed names one twice")
     if args.validate_every % args.checkpoint_every or args.updates % args.checkpoint_every:
         parser.error("--validate-every and --updates must be multiples of --checkpoint-every")
     source = Files(args.train, args.validation, args.test, args.src, args.tgt)
     options = {name: getattr(args, name) for name in Plan._fields if hasattr(args, name)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the trainings end with this process
-    seeds = {}
+    about = {"date": date.today().isoformat(), "command": command_line(), "machine": machine()}
+    works = {seed: args.work.absolute() / f"seed-{seed}" for seed in args.seed}
+    plans = [
+        Plan(**{**options, "work": work, "source": source, "seed": seed})
+        for seed, work in works.items()
+    ]
+    seeds: dict[str, Any] = {}
     try:
         python = interpreters(args.python, [PEER])[PEER]
         if shutil.which(python) is None:
             raise FileNotFoundError(f"--python {PEER}={python}: no such interpreter")
-        for seed in args.seed:
-            work = args.work.absolute() / f"seed-{seed}"
-            plan = Plan(**{**options, "work": work, "source": source, "seed": seed})
-            seeds[str(seed)] = compare(plan, python)
+        for split in ("train", *SPLITS):
+            source.identity(split)  # what is missing shows before anything is done
+        for plan in plans:
+            remember(plan)
+        for path in (args.output, args.picture or args.output):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        for plan in plans:
+            seeds[str(plan.seed)] = compare(plan, python)
+            found = {**about, "over seeds": over_seeds(seeds), "seeds": seeds}
+            write_lines(args.output, [json.dumps(found, indent=1, ensure_ascii=False)])
     except (ValueError, OSError) as error:
         print(f"compare_training: error: {error}", file=sys.stderr)
         return 2
-    about = {"date": date.today().isoformat(), "command": command_line(), "machine": machine()}
-    found = {**about, "over seeds": over_seeds(seeds), "seeds": seeds}
-    write_lines(args.output, [json.dumps(found, indent=1, ensure_ascii=False)])
     print(report(seeds))
     print(json.dumps(found["over seeds"], indent=1))
     if args.picture:

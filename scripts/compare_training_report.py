@@ -113,7 +113,7 @@ def conclusions(found: Found) -> Found:
 
 
 def over_seeds(seeds: Mapping[str, Found]) -> Found:
-    """Means of BLEU, their deviations, and how sure the difference of the means is."""
+    """Means of BLEU, how sure their difference is, and how often our perplexity is the lower."""
     every = [each["results"] for each in seeds.values()]
     found: Found = {"seeds": len(every)}
     for score in SCORES:
@@ -160,7 +160,7 @@ def report(seeds: Mapping[str, Found]) -> str:
     return table(header, rows)
 
 
-def draw(seeds: Mapping[str, Found], path: str) -> None:
+def draw(seeds: Mapping[str, Found], path: Path) -> None:
     """A line for each program and seed."""
     try:
         import matplotlib

@@ -213,7 +213,7 @@ def test_what_both_have_left_is_read_and_drawn(
     assert bootstrap["95%, half"]["mt"] == 0.0 < bootstrap["95%, half"]["joeynmt"]
     assert bootstrap["p"] < 0.05
     pytest.importorskip("matplotlib")
-    reports.draw({"1": {"results": found}, "2": {"results": found}}, str(tmp_path / "curves.png"))
+    reports.draw({"1": {"results": found}, "2": {"results": found}}, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -244,36 +244,54 @@ def leave(setup: ModuleType, plan: Any, tokenizer: Tokenizer) -> None:
 def test_every_seed_has_its_own_folder_and_place(
     comparison: ModuleType,
     reports: ModuleType,
+    plan: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
-    plans = []
+    output, plans = tmp_path / "new" / "o.json", []
 
     def compare(plan: Any, python: str) -> dict[str, Any]:
+        if plan.seed == 9:
+            raise OSError("it did not train to its end")
         plans.append(plan)
         return both(reports, 40.0 + plan.seed, 41.0)
 
+    def seeds() -> list[str]:
+        return list(json.loads(output.read_text())["seeds"])
+
     monkeypatch.setattr(comparison, "compare", compare)
     places = [f"--{split}={tmp_path / split}" for split in ("train", "validation", "test")]
-    common = [*places, f"--work={tmp_path / 'w'}", f"--output={tmp_path / 'o.json'}"]
+    common = [*places, f"--work={tmp_path / 'w'}", f"--output={output}"]
     common += ["--python", f"joeynmt={sys.executable}"]
-    assert comparison.main([*common, "--seed", "2", "4"]) == 0
-    assert [(plan.seed, plan.work.name) for plan in plans] == [(2, "seed-2"), (4, "seed-4")]
-    found = json.loads((tmp_path / "o.json").read_text())
-    assert list(found["seeds"]) == ["2", "4"]
-    assert found["over seeds"]["test BLEU"]["mt - peer"] == 2.0
-    assert "| joeynmt | 4 |" in capsys.readouterr().out
+    assert comparison.main([*common, "--seed", "2", "7"]) == 0
+    assert [(plan.seed, plan.work.name) for plan in plans] == [(2, "seed-2"), (7, "seed-7")]
+    assert seeds() == ["2", "7"]
+    assert json.loads(output.read_text())["over seeds"]["test BLEU"]["mt - peer"] == 3.5
+    assert "| joeynmt | 7 |" in capsys.readouterr().out
+    assert comparison.main([*common, "--seed", "7", "9"]) == 2
+    assert seeds() == ["7"]  # what was done before is there
+    plans.clear()
+    assert comparison.main([*common, "--seed", "3", "7", "--updates", "254"]) == 2
+    assert "seed-7 holds another comparison" in capsys.readouterr().err
+    assert not plans  # it shows before seed 3 is trained
+
+
+@pytest.mark.parametrize(("wrong", "says"), [("0", "at least 1"), ("2", "names one twice")])
+def test_seeds_that_make_no_sense(
+    comparison: ModuleType, wrong: str, says: str, capsys: Any
+) -> None:
+    common = ["--train=a", "--validation=b", "--test=c", "--python=joeynmt=x", "--output=o.json"]
     with pytest.raises(SystemExit):
-        comparison.main([*common, "--seed", "2", "0"])
-    assert "at least 1" in capsys.readouterr().err
+        comparison.main([*common, "--seed", "2", wrong])
+    assert says in capsys.readouterr().err
 
 
 def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> None:
-    comparison.remember(plan, {"updates": 20})
-    comparison.remember(plan, {"updates": 20})
+    comparison.remember(plan)
+    comparison.remember(plan)
     with pytest.raises(ValueError, match="another comparison"):
-        comparison.remember(plan, {"updates": 21})
+        comparison.remember(plan._replace(updates=21))
 
 
 def test_what_was_interrupted_is_not_trained(comparison: ModuleType, plan: Any) -> None:
