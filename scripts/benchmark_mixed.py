@@ -3,10 +3,9 @@
 python scripts/benchmark_mixed.py MODEL_FOLDER --source newstest2014.en.gz \\
     --reference newstest2014.de.gz --python transformers=PATH --python ctranslate2=PATH
 
-The very same weights go into transformers' MarianMTModel and, converted from it, into CTranslate2.
-Our positions have sines in even columns and cosines in odd ones, Marian's all sines first: the
-columns of d_model change places in every weight, and the function stays the same. That is checked
-on some sentences: no logit may differ by 1e-4 or more.
+The very same weights go into transformers' MarianMTModel, as `mt.marian` lays them out, and,
+converted from it, into CTranslate2. That is checked on some sentences: no logit may differ by 1e-4
+or more.
 
 Ours is `Translator.translate` as a user calls it, text to text, with one worker for each thread
 (-one-worker: with all threads inside each operation). The peers get token ids, sorted by length
@@ -63,58 +62,11 @@ TranslateAll = Callable[[int, int | None], tuple[Outputs, int]]
 # --------------------------------------------------------------------------------- the weights
 
 
-def marian_weights(model: Any, config: dict[str, Any]) -> tuple[Weights, Size]:
-    """A Transformer's state dict -> Marian's, without positions, and its size.
-
-    Ours has no biases in attention: Marian's become zero.
-    """
-    import torch
-
-    ours = {name: w.detach() for name, w in model.items()}
-    d_model = config["d_model"]
-    # Column j of Marian is column order[j] of ours: first all the sines, then all the cosines.
-    order = torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
-    weights: Weights = {}
-
-    def attention(to: str, matrices: dict[str, Any], output: Any) -> None:
-        for name, w in {**matrices, "out_proj": output}.items():
-            # Only the side of a matrix that meets the residual stream changes its order.
-            weights[f"{to}.{name}.weight"] = w[order] if name == "out_proj" else w[:, order]
-            weights[f"{to}.{name}.bias"] = torch.zeros(d_model)
-
-    def norm(to: str, of: str) -> None:
-        for part in ("weight", "bias"):
-            weights[f"{to}.{part}"] = ours[f"{of}.norm.{part}"][order]
-
-    for side in ("encoder", "decoder"):
-        for i in range(config["N"]):
-            of, to = f"{side}.{i}", f"model.{side}.layers.{i}"
-            q, k, v = ours[f"{of}.self_attention.W_QKV.weight"].chunk(3)
-            matrices = {"q_proj": q, "k_proj": k, "v_proj": v}
-            attention(f"{to}.self_attn", matrices, ours[f"{of}.self_attention.W_O.weight"])
-            norms = ["self_attn_layer_norm", "final_layer_norm"]
-            if side == "decoder":
-                norms.insert(1, "encoder_attn_layer_norm")
-                k, v = ours[f"{of}.cross_attention.W_KV.weight"].chunk(2)
-                q = ours[f"{of}.cross_attention.W_Q.weight"]
-                matrices = {"q_proj": q, "k_proj": k, "v_proj": v}
-                attention(f"{to}.encoder_attn", matrices, ours[f"{of}.cross_attention.W_O.weight"])
-            for j, name in enumerate(norms):
-                norm(f"{to}.{name}", f"{of}.add_norm.{j}")
-            weights[f"{to}.fc1.weight"] = ours[f"{of}.feed_forward.W_1.weight"][:, order]
-            weights[f"{to}.fc1.bias"] = ours[f"{of}.feed_forward.W_1.bias"]
-            weights[f"{to}.fc2.weight"] = ours[f"{of}.feed_forward.W_2.weight"][order]
-            weights[f"{to}.fc2.bias"] = ours[f"{of}.feed_forward.W_2.bias"][order]
-    weights["model.shared.weight"] = ours["embedding.weight"][:, order]
-    size = Size(d_model, config["d_ff"], config["h"], config["N"], config["vocab_size"])
-    return {name: w.clone() for name, w in weights.items()}, size
-
-
 def filled_marian(weights: Weights, size: Size, positions: int) -> Any:
     """MarianMTModel with ``weights`` in it. Raises ValueError when some are left over or lack."""
     model = marian(size, positions)
     wrong = model.load_state_dict(weights, strict=False)
-    known = ("embed_tokens.weight", "embed_positions.weight", "lm_head.weight", "logits_bias")
+    known = ("embed_tokens.weight", "embed_positions.weight", "lm_head.weight")
     lack = [name for name in wrong.missing_keys if not name.endswith(known)]
     if lack or wrong.unexpected_keys:
         raise ValueError(f"weights lack {lack} or have {wrong.unexpected_keys} too many")
@@ -299,6 +251,7 @@ def prepare(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], An
     import torch
 
     from mt import checkpoint
+    from mt.marian import weights as marian_weights
 
     model, tokenizer, config, _ = checkpoint.load(args.model)
     lines = read(args.source, args.lines)
@@ -306,17 +259,18 @@ def prepare(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], An
     kept = [i for i, sentence in enumerate(ids) if 0 < len(sentence) <= config["max_length"]]
     if not kept:
         raise SystemExit(f"{args.source}: no sentence in it")
-    weights, size = marian_weights(model.state_dict(), model.config)
+    shape = [model.config[name] for name in ("d_model", "d_ff", "h", "N", "vocab_size")]
     some = [ids[i] for i in kept[:8]]
     src = padded(some, EOS, PAD)
     tgt = padded([[BOS, *sentence] for sentence in some], EOS, PAD)[:, :-1]
     with torch.inference_mode():
         logits = model(src, tgt)
-    torch.save(weights, scratch / "weights.pt")
+    no_bias = torch.zeros(model.config["vocab_size"])
+    torch.save(marian_weights(model, no_bias), scratch / "weights.pt")
     torch.save({"src": src, "tgt": tgt, "logits": logits}, scratch / "check.pt")
     task = {
         "model": str(Path(args.model).resolve()),
-        "size": list(size),
+        "size": shape,
         "positions": max(len(ids[i]) for i in kept) + MAX_EXTRA + 1,
         "lines": [lines[i] for i in kept],
         "ids": [ids[i] for i in kept],

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from mt.marian import weights as marian_weights
 from mt.model import Transformer
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
@@ -179,7 +180,7 @@ def test_marian_with_our_weights_gives_our_logits(mixed: ModuleType) -> None:
         for name, w in model.named_parameters():
             if name.endswith("bias") or "norm" in name:
                 w.add_(torch.randn_like(w) / 4)  # so that each of them matters
-    weights, size = mixed.marian_weights(model.state_dict(), model.config)
+    weights, size = marian_weights(model, torch.zeros(60)), mixed.Size(32, 64, 4, 2, 60)
     marian = mixed.filled_marian(weights, size, positions=20)
     src = mixed.padded([[5, 6, 7, 8], [9, 10]], mixed.EOS, mixed.PAD)
     tgt = torch.tensor([[2, 11, 12, 13], [2, 14, 0, 0]])
