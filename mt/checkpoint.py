@@ -157,6 +157,16 @@ def own_options(path: str | os.PathLike[str]) -> SearchOptions:
     return SearchOptions()
 
 
+def set_search(folder: str | os.PathLike[str], beam_size: int, alpha: float) -> None:
+    """Have a model folder name the beam size and alpha that suit it best: ``own_options``."""
+    file = Path(folder) / "config.json"
+    config = json.loads(file.read_text("utf-8"))
+    config["search"] = {"beam_size": beam_size, "alpha": alpha}
+    partial = file.with_name(".config.json.partial")
+    partial.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(file)
+
+
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
     """The mean of the Transformer's weights in several training checkpoints (6.1) or model folders.
 

@@ -180,6 +180,8 @@ def _check(cfg: DictConfig) -> None:
     cli.check_sections(cfg, "data", "search")
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
+    if OmegaConf.is_list(cfg.hyp):
+        raise ValueError("hyp: name one file; each has a report of its own, and compare=[A,B]")
     if cfg.hyp is not None and cfg.model_path is not None:
         raise ValueError("hyp and model_path: either score a file or what a model translates")
 

@@ -22,9 +22,9 @@ Curves = dict[str, list[tuple[int, float]]]  # name -> (step, value)
 def learning_curves(model: Path) -> Curves:
     """train_nll, val_nll (nats a token) and val_bleu of the run in which the model's folder lies.
 
-    A run that was resumed has a log for each start; what a later one has done again replaces the
-    earlier. mean_nll and mean_bleu are the one validation of the averaged model, in the last log.
-    Empty when there are no logs.
+    A step is how many updates the model had. A run that was resumed has a log for each start; what
+    a later one has done again replaces the earlier. mean_nll and mean_bleu are the one validation
+    of the averaged model, in the last log. Empty when there are no logs.
     """
     run = model.parent.parent if model.parent.name == "checkpoints" else model.parent
     logs = _logs(run / "logs")
@@ -36,6 +36,8 @@ def learning_curves(model: Path) -> Curves:
         for name in names:
             kept = [p for p in curves[name] if p[0] < begin and not name.startswith("mean")]
             curves[name] = kept + [(step, row[name]) for step, row in rows if name in row]
+    for name in ("val_nll", "val_bleu"):  # Lightning counts their update behind them
+        curves[name] = [(step + 1, value) for step, value in curves[name]]
     return {name: points for name, points in curves.items() if points}
 
 

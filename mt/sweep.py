@@ -159,7 +159,8 @@ def read(folder: Path) -> list[Job]:
 def write(folder: Path, jobs: list[Job]) -> None:
     """sweep.json and sweep.md, each whole or not at all."""
     command = shlex.join(["python", "-m", "mt.train", *sys.argv[1:]])
-    content = {"command": command, "jobs": jobs, "over seeds": over_seeds(jobs)}
+    about = {"date": time.strftime("%Y-%m-%d"), "command": command}
+    content = {**about, "jobs": jobs, "over seeds": over_seeds(jobs)}
     texts = {
         "sweep.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
         "sweep.md": f"# {folder.name}\n\n`{command}`\n\n{table(jobs)}\n",

@@ -376,6 +376,8 @@ def main() -> None:
         tuning = tune(seeds[0])
         beam_size, alpha = tuning[0]["beam_size"], tuning[0]["alpha"]
         tests = {str(job.seed): test(job, beam_size, alpha) for job in seeds}
+        for job in seeds:
+            checkpoint.set_search(job.run / "model", beam_size, alpha)
         configurations[name] = {
             "beam_size": beam_size,
             "alpha": alpha,

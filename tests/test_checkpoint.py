@@ -17,6 +17,7 @@ import torch
 from mt import checkpoint
 from mt import tokenizer as tokenizers
 from mt.model import Transformer
+from mt.search import SearchOptions
 from mt.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -145,6 +146,16 @@ def test_the_config_says_what_the_model_is(folder: Path) -> None:
         "model": tiny().config,
         "training": {"steps": 7},
     }
+
+
+def test_a_folder_names_the_search_that_suits_it(folder: Path) -> None:
+    before = checkpoint.load(folder).config
+    checkpoint.set_search(folder, 5, 1.4)
+    assert checkpoint.own_options(folder) == SearchOptions(5, 1.4)
+    checkpoint.set_search(folder, 10, 1.0)
+    after = checkpoint.load(folder).config
+    assert after == {**before, "search": {"beam_size": 10, "alpha": 1.0}}
+    assert sorted(file.name for file in folder.iterdir()) == CONTENT
 
 
 def test_the_card_says_it_to_people(tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -263,6 +263,7 @@ def test_a_file_of_translations_is_scored(
         (["hyp=short.de", "model_path=null"], "hyp=short.de: 1 lines for 4 sentences"),
         (["hyp=short.de"], "hyp and model_path: either score a file or what a model translates"),
         (["hyp=gone.de", "model_path=null"], "No such file or directory: 'gone.de'"),
+        (["hyp=[short.de,gone.de]", "model_path=null"], "hyp: name one file"),
         (["search=null"], "search=None: is a section: set search.NAME=VALUE"),
         (["src=empty.de", "ref=empty.de"], "empty.de / empty.de: the corpus is empty"),
     ],

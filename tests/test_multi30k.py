@@ -85,6 +85,7 @@ def faked(recipe: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch) -> Fak
             (run / "model").mkdir(exist_ok=True, parents=True)
             weights = [given["seed"], given.get("trainer.max_steps", "0")]
             (run / "model" / "model.safetensors").write_text(" ".join(weights))
+            (run / "model" / "config.json").write_text('{"languages": ["en", "de"]}')
             return
         run.mkdir(parents=True, exist_ok=True)
         (run / "hypotheses.txt").write_text("zwei männer sind hier .\n" * 2, "utf-8")
@@ -154,6 +155,9 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     # put together again, and beside references with capitals
     assert 0 < found["lc.norm.tok"]["cased sacreBLEU"]["mean"] < 41
     assert "43.50 ± 0.71" in capsys.readouterr().out
+    for name in ("raw-seed1", "raw-seed2", "lc.norm.tok-seed2"):  # as whoever uses them will want
+        model = Path("outputs/multi30k") / name / "model"
+        assert checkpoint.own_options(model) == SearchOptions(10, 1.4)
 
     calls.clear()
     assert run("--", "trainer.max_steps=9") == found

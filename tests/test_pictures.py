@@ -27,8 +27,8 @@ def test_the_logs_of_a_resumed_run_are_one(tmp_path: Path) -> None:
     for model in (tmp_path / "model", tmp_path / "checkpoints" / "last.ckpt"):
         curves = pictures.learning_curves(model)
         assert curves["train_nll"] == [(10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]
-        assert curves["val_bleu"] == [(19, 1.5), (49, 2.5)]
-        assert curves["val_nll"] == [(19, math.log(20)), (49, math.log(10))]
+        assert curves["val_bleu"] == [(20, 1.5), (50, 2.5)]  # 19 in the log
+        assert curves["val_nll"] == [(20, math.log(20)), (50, math.log(10))]
 
 
 def test_the_averaged_model_is_a_point_of_its_own(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_the_averaged_model_is_a_point_of_its_own(tmp_path: Path) -> None:
     write_log(tmp_path, 0, "0,,99,,30,3,20,\n0,,100,,35,3,10,1\n")
     write_log(tmp_path, 1, "1,0.1,149,2.5,,,,\n1,,199,,33,3,9,\n1,,200,,37,3,8,1\n")
     curves = pictures.learning_curves(tmp_path / "model")
-    assert curves["val_bleu"] == [(99, 30), (199, 33)]
+    assert curves["val_bleu"] == [(100, 30), (200, 33)]
     assert curves["mean_bleu"] == [(200, 37)]
     assert curves["mean_nll"] == [(200, math.log(8))]
-    assert curves["val_nll"] == [(99, math.log(20)), (199, math.log(9))]
+    assert curves["val_nll"] == [(100, math.log(20)), (200, math.log(9))]
 
 
 def test_a_model_without_logs_has_no_curves(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -232,6 +233,7 @@ def test_a_sweep_ends_in_its_table_and_goes_on_where_it_ended(sweeping: Any) -> 
     assert [row[0] for row in table[1:3]] == ["2", "1"]
     assert table[2][-1] == "0 refused or diverged (status 2)"
     content = json.loads(Path("my sweep/sweep.json").read_text())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", content["date"])
     assert content["command"].startswith("python -m mt.train -m data=phrasebook")
     assert [job["status"] for job in content["jobs"]] == [2, 0]
     assert content["over seeds"][0]["sacreBLEU"]["mean"] == 2
