@@ -183,13 +183,14 @@ def draw(seeds: Mapping[str, Found], path: Path) -> None:
             axes[2].plot(minutes, [point["bleu"] for point in points], **style)
     labels = [
         ("update", "validation NLL, nats a piece"),
-        ("update", "validation BLEU, greedy"),
-        ("minutes of training", "validation BLEU, greedy"),
+        ("update", "validation sacreBLEU (13a), greedy"),
+        ("minutes of training", "validation sacreBLEU (13a), greedy"),
     ]
     for axis, (x, y) in zip(axes, labels, strict=True):
         axis.set_xlabel(x)
         axis.set_ylabel(y)
         axis.legend()
+    figure.suptitle(f"mt and {PEER}, the same training; seeds {', '.join(seeds)}")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
