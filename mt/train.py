@@ -346,9 +346,18 @@ def write_model(run: Run, run_dir: Path) -> None:
         log.info(f"the model is the mean of {about['mean of checkpoints']}")
     save(about)
     if not module.stopped:  # the model is safe: its scores are added to its card
+        single = float(trainer.callback_metrics.get("val_ppl", math.inf))
         trainer.validate(module, datamodule=data, verbose=False)
         values = trainer.callback_metrics
-        about["validation perplexity"] = round(float(values["val_ppl"]), 3)
+        perplexity = float(values["val_ppl"])
+        if perplexity > single and len(paths) > 1:
+            log.warning(
+                f"the mean of {len(paths)} checkpoints is worse than the weights were at the last "
+                f"validation (perplexity {perplexity:.2f}, {single:.2f}): they were still "
+                f"learning. Take fewer: python scripts/average_checkpoints.py {paths[-2]} "
+                f"{paths[-1]} --output FOLDER, and average=N for the next training"
+            )
+        about["validation perplexity"] = round(perplexity, 3)
         about["validation sacreBLEU"] = round(float(values["val_bleu"]), 2)
         about["signature"] = metrics.bleu(["x"], ["x"]).signature
         save(about)

@@ -6,7 +6,7 @@ python scripts/compare_training.py --train=PREFIX --validation=PREFIX --test=PRE
 Equal: the pairs (those that mt.train's cleaning keeps), their pieces (one BPE model, whose pieces
 Joey NMT reads as words), shape and tied embeddings, how the weights are drawn, post-LN, dropout in
 the paper's two places, label smoothing, Adam and the warm-up schedule, target tokens an update in
-the mean, updates, the checkpoints to average, beam and length penalty, float32, threads, and the
+the mean, updates, when checkpoints are saved, beam and length penalty, float32, threads, and the
 scorer. Each trains by its own program: `mt.train`, and Joey NMT's TrainManager as
 `compare_training_joeynmt.py` calls it. Both run at the same time, a process each.
 
@@ -34,11 +34,20 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import average_checkpoints
 import numpy as np
 from benchmarking import command_line, interpreters, machine, say
-from compare_training_report import conclusions, draw, over_seeds, report, results
+from compare_training_report import (
+    best_average,
+    conclusions,
+    draw,
+    over_seeds,
+    report,
+    results,
+)
 from compare_training_setup import (
     MODEL,
+    NAMES,
     PEER,
     SEARCH,
     SPLITS,
@@ -105,7 +114,7 @@ def train_both(plan: Plan, python: str, batch_size: int) -> None:
 def is_trained(plan: Plan, name: str) -> bool:
     if name == "mt":  # one that was interrupted has a model folder, too
         return is_finished(plan.work / name, plan.updates)
-    return (plan.work / name / "average.ckpt").is_file()
+    return (plan.work / name / "about.json").is_file()
 
 
 def environment(plan: Plan) -> dict[str, str]:
@@ -115,31 +124,41 @@ def environment(plan: Plan) -> dict[str, str]:
 # ----------------------------------------------------------------------------- two translations
 
 
-def translate_both(plan: Plan, python: str) -> None:
-    """Both test and validation set, as text."""
-    if not is_translated(plan, "mt"):
-        say("mt: translating")
-        translator = Translator.load(plan.work / "mt" / "model", "cpu")
-        for split in SPLITS:
-            found = translator.translate(texts(plan.source, split)[0], **SEARCH)
-            write_lines(hypotheses(plan, "mt", split), (each.text for each in found))
-    if not is_translated(plan, PEER):
-        config, log = plan.work / f"{PEER}.json", plan.work / f"{PEER}-decode.log"
-        say(f"{PEER}: translating, see {log}")
-        command = [python, str(HERE / f"compare_training_{PEER}.py"), "decode", str(config)]
-        with log.open("w", encoding="utf-8") as file:
-            done = subprocess.run(
-                command, stdout=file, stderr=file, env=environment(plan), check=False
-            )
-        if done.returncode:
-            raise OSError(f"{PEER} did not translate to its end: see {log}")
-        for split, theirs in SPLITS.items():
-            pieces = read_lines(plan.work / PEER / f"hypotheses.{theirs}")
-            write_lines(hypotheses(plan, PEER, split), map(join, pieces))
+def translate_both(plan: Plan, python: str) -> dict[str, int]:
+    """The validation set by each mean of checkpoints, the test set by the best, which is told."""
+    best = {}
+    for name in NAMES:
+        for count in plan.average:
+            translate(plan, name, "validation", count, python)
+        best[name] = best_average(plan, name)
+        translate(plan, name, "test", best[name], python)
+    return best
 
 
-def is_translated(plan: Plan, name: str) -> bool:
-    return all(hypotheses(plan, name, split).is_file() for split in SPLITS)
+def translate(plan: Plan, name: str, split: str, count: int, python: str) -> None:
+    """One set by the mean of the last ``count`` checkpoints of a program, unless it is there."""
+    path = hypotheses(plan, name, split, count)
+    if path.is_file():
+        return
+    say(f"{name}: {split} set by the mean of {count}")
+    if name == "mt":
+        mean = plan.work / "mt" / f"mean-{count}"
+        if not mean.exists():
+            kept = sorted((plan.work / "mt" / "checkpoints").glob("step-*.ckpt"))[-count:]
+            if average_checkpoints.main([*map(str, kept), "--output", str(mean)]):
+                raise OSError(f"{mean} could not be made")
+        translator = Translator.load(mean, "cpu")
+        found = translator.translate(texts(plan.source, split)[0], **SEARCH)
+        write_lines(path, (each.text for each in found))
+        return
+    config, log = plan.work / f"{PEER}.json", plan.work / f"{PEER}-decode.log"
+    script = str(HERE / f"compare_training_{PEER}.py")
+    command = [python, script, "decode", str(config), SPLITS[split], str(count)]
+    with log.open("w", encoding="utf-8") as file:
+        done = subprocess.run(command, stdout=file, stderr=file, env=environment(plan), check=False)
+    if done.returncode:
+        raise OSError(f"{PEER} did not translate to its end: see {log}")
+    write_lines(path, map(join, read_lines(plan.work / PEER / f"hypotheses.{SPLITS[split]}")))
 
 
 # ------------------------------------------------------------------------------ all of a seed
@@ -153,21 +172,17 @@ def compare(plan: Plan, python: str) -> dict[str, Any]:
     batch_size = fitting_batch_size(np.maximum(src, tgt), batches)
     say(f"{len(kept):,} pairs, {batches} batches an epoch; {PEER}'s batch_size {batch_size:,}")
     train_both(plan, python, batch_size)
-    translate_both(plan, python)
+    best = translate_both(plan, python)
     settings = {"pairs": len(kept), f"batch_size of {PEER}": batch_size}
-    settings = {**numbers(plan), **settings, **MODEL, **TRAINING, **SEARCH}
-    found = results(plan)
+    settings = {**plan.numbers(), **settings, **MODEL, **TRAINING, **SEARCH}
+    found = results(plan, best)
     return {"settings": settings, "conclusions": conclusions(found), "results": found}
-
-
-def numbers(plan: Plan) -> dict[str, Any]:
-    return {name: value for name, value in plan._asdict().items() if isinstance(value, int)}
 
 
 def remember(plan: Plan) -> None:
     """ValueError when the folder holds a comparison with other settings."""
     path = plan.work / "plan.json"
-    now = json.dumps({**numbers(plan), "data": plan.source.__dict__})
+    now = json.dumps({**plan.numbers(), "data": plan.source.__dict__})
     if path.exists() and path.read_text("utf-8").strip() != now:
         raise ValueError(f"{plan.work} holds another comparison: name another --work, or remove it")
     plan.work.mkdir(parents=True, exist_ok=True)
@@ -200,7 +215,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--validate-every", type=int, default=254, help="updates (default %(default)s)"
     )
-    parser.add_argument("--average", type=int, default=5, help="checkpoints (default %(default)s)")
+    parser.add_argument(
+        "--average",
+        type=int,
+        nargs="+",
+        default=[1, 2, 3, 5],
+        metavar="N",
+        help="last checkpoints; each program takes what is best on the validation set "
+        "(default 1 2 3 5)",
+    )
     parser.add_argument(
         "--seed",
         type=int,
@@ -221,19 +244,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="JSON")
     parser.add_argument("--picture", type=Path, help="PNG, drawn where matplotlib is installed")
     args = parser.parse_args(argv)
-    if min(args.seed + [n for n in vars(args).values() if isinstance(n, int)]) < 1:
+    numbers = [n for n in vars(args).values() if isinstance(n, int)]
+    if min(numbers + args.seed + args.average) < 1:
         parser.error("every number must be at least 1")
-    if len(set(args.seed)) < len(args.seed):
-        parser.error("--seed names one twice")
+    for name in ("seed", "average"):
+        if len(set(getattr(args, name))) < len(getattr(args, name)):
+            parser.error(f"--{name} names one twice")
     if args.validate_every % args.checkpoint_every or args.updates % args.checkpoint_every:
         parser.error("--validate-every and --updates must be multiples of --checkpoint-every")
+    if max(args.average) * args.checkpoint_every > args.updates:
+        parser.error("--average: there are not so many checkpoints")
     source = Files(args.train, args.validation, args.test, args.src, args.tgt)
     options = {name: getattr(args, name) for name in Plan._fields if hasattr(args, name)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the trainings end with this process
     about = {"date": date.today().isoformat(), "command": command_line(), "machine": machine()}
     works = {seed: args.work.absolute() / f"seed-{seed}" for seed in args.seed}
     plans = [
-        Plan(**{**options, "work": work, "source": source, "seed": seed})
+        Plan(
+            **{
+                **options,
+                "work": work,
+                "source": source,
+                "seed": seed,
+                "average": tuple(args.average),
+            }
+        )
         for seed, work in works.items()
     ]
     seeds: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Joey NMT's side of `compare_training.py`, which writes its configuration: in its own interpreter.
 
-PYTHON scripts/compare_training_joeynmt.py train CONFIG     # train, then average
-PYTHON scripts/compare_training_joeynmt.py decode CONFIG    # validation and test set, with the mean
+PYTHON scripts/compare_training_joeynmt.py train CONFIG
+PYTHON scripts/compare_training_joeynmt.py decode CONFIG SPLIT COUNT    # by the mean of the last
 
 Training is Joey NMT's own: its configuration, TrainManager, batches, checkpoints, validation.
 Changed from outside are only: queries, keys and values are drawn with the gain that mt has, where
@@ -68,17 +68,14 @@ def train(config: dict[str, Any]) -> None:
     steps = sorted(int(path.stem) for path in folder.glob("[0-9]*.ckpt"))
     if steps[-1] < config["training"]["updates"]:  # Joey NMT ends quietly when it is interrupted
         raise SystemExit(f"interrupted at update {steps[-1]}")
-    used = steps[-comparison["average"] :]
-    mean = average([folder / f"{step}.ckpt" for step in used])
     about = {
         "parameters": sum(w.numel() for w in manager.weights),
-        "averaged": used,
+        "checkpoints": steps,
         "versions": versions(["joeynmt", "torch"]),
     }
-    (folder / "about.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
-    partial = folder / ".average.partial"
-    torch.save({"model_state": mean}, partial)
-    partial.replace(folder / "average.ckpt")
+    partial = folder / ".about.partial"
+    partial.write_text(json.dumps(about) + "\n", encoding="utf-8")
+    partial.replace(folder / "about.json")
 
 
 def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
@@ -160,13 +157,19 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     return {name: mean(name) for name in states[0]}
 
 
-def decode(config: dict[str, Any]) -> None:
-    """Write hypotheses.dev and hypotheses.test, in pieces."""
+def decode(config: dict[str, Any], split: str, count: str) -> None:
+    """Write hypotheses.dev or hypotheses.test, in pieces, by the mean of the last checkpoints."""
     config.pop("comparison")
     folder = Path(config["model_dir"])
+    steps = json.loads((folder / "about.json").read_text("utf-8"))["checkpoints"][-int(count) :]
+    mean = folder / "average.ckpt"
+    torch.save({"model_state": average([folder / f"{step}.ckpt" for step in steps])}, mean)
+    config["testing"]["load_model"] = str(mean)
+    for other in {"dev", "test"} - {split}:
+        del config["data"][other]
     joeynmt.prediction.test(config, output_path=str(folder / "hypotheses"))
 
 
 if __name__ == "__main__":
-    _, task, path = sys.argv
-    {"train": train, "decode": decode}[task](json.loads(Path(path).read_text("utf-8")))
+    _, task, path, *rest = sys.argv
+    {"train": train, "decode": decode}[task](json.loads(Path(path).read_text("utf-8")), *rest)

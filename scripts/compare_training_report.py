@@ -66,32 +66,49 @@ def curve(plan: Plan, name: str) -> list[Found]:
     return points
 
 
-def results(plan: Plan) -> Found:
+def by_average(plan: Plan, name: str) -> dict[int, float]:
+    """BLEU of the validation set for each mean of checkpoints."""
+    _, references = texts(plan.source, "validation")
+    return {
+        count: BLEU.score(read_lines(hypotheses(plan, name, "validation", count)), references).value
+        for count in plan.average
+    }
+
+
+def best_average(plan: Plan, name: str) -> int:
+    """How many checkpoints have the best mean, on the validation set; the fewer if equal."""
+    scores = by_average(plan, name)
+    return max(sorted(scores), key=lambda count: scores[count])
+
+
+def results(plan: Plan, best: Mapping[str, int]) -> Found:
     """What both came to, by name, and their translations of the test set compared."""
     found: Found = {}
     for name in NAMES:
         found[name] = training(read_records(plan.work / name / CLOCK))
         for split in SPLITS:
             _, references = texts(plan.source, split)
-            score = BLEU.score(read_lines(hypotheses(plan, name, split)), references)
+            score = BLEU.score(read_lines(hypotheses(plan, name, split, best[name])), references)
             found[name][f"{split} BLEU"] = round(score.value, 2)
             found[name]["signature"] = score.signature
+        scores = by_average(plan, name)
+        found[name]["validation BLEU by the mean of so many checkpoints"] = {
+            str(count): round(value, 2) for count, value in scores.items()
+        }
+        found[name]["averaged"] = best[name]
         found[name]["validations"] = curve(plan, name)
-    model = json.loads((plan.work / "mt" / "model" / "config.json").read_text("utf-8"))
     about = json.loads((plan.work / PEER / "about.json").read_text("utf-8"))
-    found["mt"]["averaged"] = model["training"]["mean of checkpoints"]
-    found[PEER]["averaged"] = ", ".join(f"{step}.ckpt" for step in about["averaged"])
     weights = checkpoint.load(plan.work / "mt" / "model").model.parameters()
     found["mt"]["parameters"] = sum(w.numel() for w in weights)
     found[PEER]["parameters"] = about["parameters"]
     found["mt"]["versions"] = versions(["torch", "pytorch-lightning"])
     found[PEER]["versions"] = about["versions"]
-    return found | {"test BLEU, paired bootstrap": bootstrap(plan)}
+    return found | {"test BLEU, paired bootstrap": bootstrap(plan, best)}
 
 
-def bootstrap(plan: Plan) -> Found:
+def bootstrap(plan: Plan, best: Mapping[str, int]) -> Found:
     """By the test sentences: p, and each program's half of a 95% interval."""
-    ours, theirs = (read_lines(hypotheses(plan, name, "test")) for name in NAMES)
+    ours, theirs = (read_lines(hypotheses(plan, name, "test", best[name])) for name in NAMES)
     test = paired_bootstrap(BLEU, theirs, ours, texts(plan.source, "test")[1])
     halves = {name: round(test[side]["ci"], 2) for name, side in zip(NAMES, "ba", strict=True)}
     p = test["p_value"]
@@ -138,8 +155,19 @@ def over_seeds(seeds: Mapping[str, Found]) -> Found:
 
 def report(seeds: Mapping[str, Found]) -> str:
     """A row for each program and seed."""
-    header = ["", "seed", "updates", "target tokens an update", "minutes", "minutes of CPU",
-              "tokens/s", "validation perplexity", "validation BLEU", "test BLEU"]  # fmt: skip
+    header = [
+        "",
+        "seed",
+        "updates",
+        "target tokens an update",
+        "minutes",
+        "minutes of CPU",
+        "tokens/s",
+        "validation perplexity",
+        "averaged",
+        "validation BLEU",
+        "test BLEU",
+    ]
     rows = []
     for seed, both in seeds.items():
         for name in NAMES:
@@ -153,6 +181,7 @@ def report(seeds: Mapping[str, Found]) -> str:
                 f"{each['CPU seconds'] / 60:.1f}",
                 f"{each['tokens a second']:,}",
                 f"{each['validations'][-1]['perplexity']:.2f}",
+                str(each["averaged"]),
                 f"{each['validation BLEU']:.2f}",
                 f"{each['test BLEU']:.2f}",
             ]

@@ -34,9 +34,14 @@ class Plan(NamedTuple):
     warmup: int  # updates
     checkpoint_every: int  # updates
     validate_every: int  # updates
-    average: int  # checkpoints
+    average: tuple[int, ...]  # last checkpoints: the numbers tried on the validation set
     seed: int
     threads: int
+
+    def numbers(self) -> dict[str, Any]:
+        """All but where things are."""
+        values = {**self._asdict(), "average": list(self.average)}
+        return {name: value for name, value in values.items() if name not in ("work", "source")}
 
 
 # -------------------------------------------------------------------------------- the same data
@@ -79,9 +84,9 @@ def join(pieces: str) -> str:
     return pieces.replace(" ", "").replace(WORD_BEGIN, " ").strip()
 
 
-def hypotheses(plan: Plan, name: str, split: str) -> Path:
-    """A program's translations as text."""
-    return plan.work / f"{name}.{split}"
+def hypotheses(plan: Plan, name: str, split: str, count: int) -> Path:
+    """A program's translations as text, by the mean of its last ``count`` checkpoints."""
+    return plan.work / f"{name}.{count}.{split}"
 
 
 def read_lines(path: Path) -> list[str]:
@@ -143,7 +148,7 @@ def our_command(plan: Plan) -> list[str]:
         f"seed={plan.seed}",
         f"validate_every={plan.validate_every}",
         f"checkpoint_every={plan.checkpoint_every}",
-        f"average={plan.average}",
+        f"average={max(plan.average)}",  # so many are kept
         "search.beam_size=1",
         f"trainer.max_steps={plan.updates}",
         "trainer.accelerator=cpu",
@@ -216,7 +221,6 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
             "early_stopping_metric": "ppl",
         },
         "testing": {
-            "load_model": str(plan.work / PEER / "average.ckpt"),
             "batch_size": 64,
             "batch_type": "sentence",
             "beam_size": SEARCH["beam_size"],
@@ -226,7 +230,6 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
         },
         "comparison": {
             "validate_every": plan.validate_every,
-            "average": plan.average,
             "eps": TRAINING["eps"],
         },
     }

@@ -1,6 +1,7 @@
 """The comparison with a peer's training: same pieces, same tokens, right sums. No peer needed."""
 
 import importlib
+import itertools
 import json
 import sys
 import time
@@ -49,7 +50,7 @@ def plan(setup: ModuleType, tmp_path: Path) -> Any:
     source = Files(*(str(tmp_path / split) for split in ("train", "validation", "test")))
     work = tmp_path / "work"
     work.mkdir()
-    return setup.Plan(work, source, 50, 64, 20, 10, 5, 10, 2, 1, 1)
+    return setup.Plan(work, source, 50, 64, 20, 10, 5, 10, (1, 2), 1, 1)
 
 
 def test_the_peer_reads_the_pieces_of_the_pairs_that_we_keep(setup: ModuleType, plan: Any) -> None:
@@ -95,7 +96,7 @@ def test_both_are_told_the_same_settings(setup: ModuleType, plan: Any) -> None:
     assert cfg.trainer.max_steps == training["updates"] == 20
     assert cfg.checkpoint_every == training["validation_freq"] == 5
     assert cfg.validate_every == theirs["comparison"]["validate_every"] == 10
-    assert cfg.average == theirs["comparison"]["average"] == 2
+    assert cfg.average == 2  # the most that is tried
     assert cfg.seed == theirs["random_seed"] == 1
     json.dumps(theirs)
 
@@ -141,7 +142,8 @@ def played(reports: ModuleType, name: str, seconds: float, tgt: int, bleu: float
     ]
     if name == "mt":
         points[1] = {**points[1], "perplexity": 7.25}
-    return {**found, "validation BLEU": bleu + 1, "test BLEU": bleu, "validations": points}
+    scores = {"validation BLEU": bleu + 1, "test BLEU": bleu, "averaged": 2}
+    return {**found, **scores, "validations": points}
 
 
 def both(reports: ModuleType, ours: float, theirs: float) -> dict[str, Any]:
@@ -169,7 +171,7 @@ def test_sums_table_and_conclusions_by_hand(reports: ModuleType) -> None:
         "target tokens an update, peer / mt": pytest.approx(1.0098),
     }
     rows = reports.report({"3": found, "5": both(reports, 40.0, 41.0)}).splitlines()
-    assert rows[2] == "| mt | 3 | 4 | 102 | 0.1 | 0.1 | 76 | 7.25 | 42.50 | 41.50 |"
+    assert rows[2] == "| mt | 3 | 4 | 102 | 0.1 | 0.1 | 76 | 7.25 | 2 | 42.50 | 41.50 |"
     assert [row.split(" | ")[1] for row in rows[2:]] == ["3", "3", "5", "5"]
 
 
@@ -198,12 +200,14 @@ def test_what_both_have_left_is_read_and_drawn(
     tmp_path: Path,
 ) -> None:
     leave(setup, plan, small_tokenizer)
-    found = reports.results(plan)
+    found = reports.results(plan, {"mt": 2, "joeynmt": 1})
     assert found["mt"]["test BLEU"] == 100.0 > found["joeynmt"]["test BLEU"]
     model = checkpoint.load(plan.work / "mt" / "model").model
     assert found["mt"]["parameters"] == sum(w.numel() for w in model.parameters())
-    averaged = [found[name]["averaged"] for name in setup.NAMES]
-    assert averaged == ["step-1, step-2", "10.ckpt, 20.ckpt"]
+    assert [found[name]["averaged"] for name in setup.NAMES] == [2, 1]
+    by_count = found["mt"]["validation BLEU by the mean of so many checkpoints"]
+    assert 0 < by_count["1"] < by_count["2"] == found["mt"]["validation BLEU"] == 100.0
+    assert [reports.best_average(plan, name) for name in setup.NAMES] == [2, 1]  # equal: the fewer
     point = {"step": 20, "seconds": 60.0, "perplexity": 12.5}
     assert found["mt"]["validations"] == [{**point, "bleu": 50.0}]
     assert found["joeynmt"]["validations"] == [{**point, "bleu": pytest.approx(100)}]
@@ -219,13 +223,12 @@ def test_what_both_have_left_is_read_and_drawn(
 def leave(setup: ModuleType, plan: Any, tokenizer: Tokenizer) -> None:
     """What two trainings leave: ours translates perfectly, the peer does not."""
     model = Transformer(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1)
-    about = {"mean of checkpoints": "step-1, step-2"}
-    checkpoint.save(plan.work / "mt" / "model", model, tokenizer, 9, ["en", "de"], about)
+    checkpoint.save(plan.work / "mt" / "model", model, tokenizer, 9, ["en", "de"], {})
     references = texts(plan.source, "validation")[1]
     pieces = ["▁" + line.replace(" ", " ▁") for line in references]
     validations = {"mt": {"bleu": 50.0}, "joeynmt": {"pieces": pieces}}
     (plan.work / "joeynmt").mkdir()
-    theirs = {"parameters": 7, "averaged": [10, 20], "versions": {}}
+    theirs = {"parameters": 7, "checkpoints": [10, 20], "versions": {}}
     (plan.work / "joeynmt" / "about.json").write_text(json.dumps(theirs))
     for name, validation in validations.items():
         folder = plan.work / name
@@ -233,11 +236,55 @@ def leave(setup: ModuleType, plan: Any, tokenizer: Tokenizer) -> None:
         setup.write_lines(folder / "clock.jsonl", [json.dumps(update)])
         line = json.dumps({"step": 20, "perplexity": 12.5, **validation})
         setup.write_lines(folder / "validations.jsonl", [line])
-        for split in ("validation", "test"):
-            other = [line.replace("hund", "katze") for line in references]
-            other[0] = references[0]
-            hypotheses = references if name == "mt" else other
-            setup.write_lines(setup.hypotheses(plan, name, split), hypotheses)
+        other = [line.replace("hund", "katze") for line in references]
+        other[0] = references[0]
+        for split, count in itertools.product(("validation", "test"), (1, 2)):
+            hypotheses = references if (name, count) == ("mt", 2) else other
+            setup.write_lines(setup.hypotheses(plan, name, split, count), hypotheses)
+
+
+def test_the_test_set_is_translated_by_what_is_best_on_the_validation_set(
+    comparison: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    monkeypatch.setattr(comparison, "translate", lambda plan, *what: done.append(what[:3]))
+    monkeypatch.setattr(comparison, "best_average", lambda plan, name: {"mt": 1}.get(name, 2))
+    assert comparison.translate_both(plan, "python") == {"mt": 1, "joeynmt": 2}
+    assert done == [
+        *(("mt", "validation", 1), ("mt", "validation", 2), ("mt", "test", 1)),
+        *(("joeynmt", "validation", 1), ("joeynmt", "validation", 2), ("joeynmt", "test", 2)),
+    ]
+
+
+def test_ours_translates_by_the_mean_of_its_last_checkpoints(
+    comparison: ModuleType, setup: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, averaged = plan.work / "mt" / "checkpoints", []
+    folder.mkdir(parents=True)
+    for step in (10, 15, 20):
+        (folder / f"step-{step:08}.ckpt").touch()
+    (folder / "last.ckpt").touch()
+
+    def average(arguments: list[str]) -> int:
+        averaged.append([Path(each).name for each in arguments])
+        return 0
+
+    class Played:
+        @classmethod
+        def load(cls, path: Path, device: str) -> "Played":
+            return cls()
+
+        def translate(self, sources: list[str], **search: Any) -> list[Any]:
+            assert search == {"beam_size": 5, "alpha": 1.0}
+            return [SimpleNamespace(text="ein hund") for _ in sources]
+
+    monkeypatch.setattr(comparison.average_checkpoints, "main", average)
+    monkeypatch.setattr(comparison, "Translator", Played)
+    comparison.translate(plan, "mt", "test", 2, "python")
+    assert averaged == [["step-00000015.ckpt", "step-00000020.ckpt", "--output", "mean-2"]]
+    assert setup.read_lines(plan.work / "mt.2.test") == ["ein hund"] * 4
+    comparison.translate(plan, "mt", "test", 2, "python")
+    assert len(averaged) == 1  # what is there is not done again
 
 
 def test_every_seed_has_its_own_folder_and_place(
@@ -271,7 +318,7 @@ def test_every_seed_has_its_own_folder_and_place(
     assert comparison.main([*common, "--seed", "7", "9"]) == 2
     assert seeds() == ["7"]  # what was done before is there
     plans.clear()
-    assert comparison.main([*common, "--seed", "3", "7", "--updates", "254"]) == 2
+    assert comparison.main([*common, "--seed", "3", "7", "--updates", "1270"]) == 2
     assert "seed-7 holds another comparison" in capsys.readouterr().err
     assert not plans  # it shows before seed 3 is trained
 
@@ -318,6 +365,9 @@ def test_wrong_input_is_one_line(
     with pytest.raises(SystemExit):
         comparison.main([*common, "--python", "joeynmt=x", "--updates", "21"])
     assert "multiples" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        comparison.main([*common, "--python", "joeynmt=x", "--average", "1", "21"])
+    assert "not so many checkpoints" in capsys.readouterr().err
 
 
 def test_our_clock_leaves_validation_out(reports: ModuleType, tmp_path: Path) -> None:

@@ -158,3 +158,24 @@ def test_the_peers_checkpoints_are_averaged(peer: ModuleType, tmp_path: Path) ->
     mean = peer.average(paths)
     assert mean["w"].tolist() == [2.0, 4.0]
     assert mean["w"].dtype == torch.float32
+
+
+def test_the_peer_translates_one_set_by_the_mean_of_its_last_checkpoints(
+    peer: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (5, 10, 15):
+        state = {"w": torch.tensor([float(step)])}
+        torch.save({"model_state": state, "optimizer_state": {}}, tmp_path / f"{step}.ckpt")
+    (tmp_path / "about.json").write_text(json.dumps({"checkpoints": [5, 10, 15]}))
+    called = []
+
+    def test(config: dict[str, Any], output_path: str) -> None:
+        mean = torch.load(config["testing"]["load_model"])["model_state"]["w"].item()
+        called.append((mean, list(config["data"]), output_path))
+
+    monkeypatch.setattr(peer.joeynmt.prediction, "test", test)
+    for split, count in (("dev", "2"), ("test", "3")):
+        config = {"data": {"train": "t", "dev": "d", "test": "e"}, "testing": {}, "comparison": {}}
+        peer.decode({**config, "model_dir": str(tmp_path)}, split, count)
+    output = str(tmp_path / "hypotheses")
+    assert called == [(12.5, ["train", "dev"], output), (10.0, ["train", "test"], output)]

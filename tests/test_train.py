@@ -62,6 +62,26 @@ def test_a_small_model_learns_end_to_end(
     assert right >= 10
 
 
+@pytest.mark.parametrize(("average", "told"), [(2, True), (1, False)])
+def test_a_mean_that_is_worse_than_the_last_weights_is_told(
+    average: int, told: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Half-way the model knows far less than at the end."""
+    run_dir = tmp_path / "run"
+    every = {"validate_every": 20, "checkpoint_every": 20, "trainer.max_steps": 40}
+    changes = {**every, "average": average, "training.warmup_steps": 20}
+    assert run(arguments(corpus, run_dir, **changes), monkeypatch) == 0
+    output = capsys.readouterr().out
+    single, mean = metrics(run_dir, "val_ppl")[-2:]
+    assert (mean > single) == told
+    worse = "the mean of 2 checkpoints is worse than the weights were at the last validation ("
+    worse += f"perplexity {mean:.2f}, {single:.2f}): they were still learning. Take fewer: "
+    assert (worse in output) == told
+    two = " ".join(str(run_dir / "checkpoints" / f"step-{step:08}.ckpt") for step in (20, 40))
+    assert (f"average_checkpoints.py {two} --output FOLDER" in output) == told
+
+
 @pytest.mark.parametrize("checkpoint_every", [3, 7])  # 7: the last batch of an epoch
 def test_the_model_is_the_mean_of_the_checkpoints_that_its_card_names(
     checkpoint_every: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
