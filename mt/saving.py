@@ -108,6 +108,12 @@ class Saving(pl.Callback):
         # A run resumed from an old checkpoint finds that later ones have pushed some out.
         self.kept = [name for name in self.kept if (self.folder / name).is_file()]
 
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # By it Lightning numbers the rows of its logs, and resumes with more or less.
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:

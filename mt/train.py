@@ -7,6 +7,7 @@ in the end, model/, the model folder.
 import logging
 import math
 import os
+import shlex
 import shutil
 import sys
 import warnings
@@ -354,8 +355,9 @@ def write_model(run: Run, run_dir: Path) -> None:
             log.warning(
                 f"the mean of {len(paths)} checkpoints is worse than the weights were at the last "
                 f"validation (perplexity {perplexity:.2f}, {single:.2f}): they were still "
-                f"learning. Take fewer: python scripts/average_checkpoints.py {paths[-2]} "
-                f"{paths[-1]} --output FOLDER, and average=N for the next training"
+                f"learning. Take fewer: python scripts/average_checkpoints.py "
+                f"{shlex.join(map(str, paths[-(len(paths) // 2) :]))} --output FOLDER, and "
+                "average=N for the next training"
             )
         about["validation perplexity"] = round(perplexity, 3)
         about["validation sacreBLEU"] = round(float(values["val_bleu"]), 2)

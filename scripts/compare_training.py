@@ -90,6 +90,8 @@ def train_both(plan: Plan, python: str, batch_size: int) -> None:
                 say(f"{name}: trained already")
                 continue
             shutil.rmtree(plan.work / name, ignore_errors=True)
+            for left in plan.work.glob(f"{name}.*.*"):  # another training's translations
+                left.unlink()
             say(f"{name}: training, see {plan.work / name}.log")
             with (plan.work / f"{name}.log").open("w", encoding="utf-8") as log:
                 running[name] = subprocess.Popen(
@@ -145,6 +147,8 @@ def translate(plan: Plan, name: str, split: str, count: int, python: str) -> Non
         mean = plan.work / "mt" / f"mean-{count}"
         if not mean.exists():
             kept = sorted((plan.work / "mt" / "checkpoints").glob("step-*.ckpt"))[-count:]
+            if len(kept) < count:
+                raise FileNotFoundError(f"{plan.work / 'mt'}: {count} checkpoints are not there")
             if average_checkpoints.main([*map(str, kept), "--output", str(mean)]):
                 raise OSError(f"{mean} could not be made")
         translator = Translator.load(mean, "cpu")
@@ -158,7 +162,8 @@ def translate(plan: Plan, name: str, split: str, count: int, python: str) -> Non
         done = subprocess.run(command, stdout=file, stderr=file, env=environment(plan), check=False)
     if done.returncode:
         raise OSError(f"{PEER} did not translate to its end: see {log}")
-    write_lines(path, map(join, read_lines(plan.work / PEER / f"hypotheses.{SPLITS[split]}")))
+    pieces = read_lines(plan.work / PEER / f"hypotheses-{count}.{SPLITS[split]}")
+    write_lines(path, map(join, pieces))
 
 
 # ------------------------------------------------------------------------------ all of a seed

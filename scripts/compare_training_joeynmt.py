@@ -158,16 +158,19 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
 
 
 def decode(config: dict[str, Any], split: str, count: str) -> None:
-    """Write hypotheses.dev or hypotheses.test, in pieces, by the mean of the last checkpoints."""
+    """Write hypotheses-COUNT.dev or .test, in pieces, by the mean of the last checkpoints."""
     config.pop("comparison")
     folder = Path(config["model_dir"])
     steps = json.loads((folder / "about.json").read_text("utf-8"))["checkpoints"][-int(count) :]
-    mean = folder / "average.ckpt"
+    if len(steps) < int(count):
+        raise SystemExit(f"{folder}: {count} checkpoints are not there")
+    mean = folder / f"average-{count}-{split}.ckpt"
     torch.save({"model_state": average([folder / f"{step}.ckpt" for step in steps])}, mean)
     config["testing"]["load_model"] = str(mean)
     for other in {"dev", "test"} - {split}:
         del config["data"][other]
-    joeynmt.prediction.test(config, output_path=str(folder / "hypotheses"))
+    joeynmt.prediction.test(config, output_path=str(folder / f"hypotheses-{count}"))
+    mean.unlink()
 
 
 if __name__ == "__main__":

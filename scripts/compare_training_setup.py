@@ -39,9 +39,11 @@ class Plan(NamedTuple):
     threads: int
 
     def numbers(self) -> dict[str, Any]:
-        """All but where things are."""
-        values = {**self._asdict(), "average": list(self.average)}
-        return {name: value for name, value in values.items() if name not in ("work", "source")}
+        """All that training depends on but the data."""
+        return {
+            **{name: value for name, value in self._asdict().items() if isinstance(value, int)},
+            "checkpoints": max(self.average),
+        }
 
 
 # -------------------------------------------------------------------------------- the same data

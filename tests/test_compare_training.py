@@ -285,6 +285,8 @@ def test_ours_translates_by_the_mean_of_its_last_checkpoints(
     assert setup.read_lines(plan.work / "mt.2.test") == ["ein hund"] * 4
     comparison.translate(plan, "mt", "test", 2, "python")
     assert len(averaged) == 1  # what is there is not done again
+    with pytest.raises(FileNotFoundError, match="4 checkpoints are not there"):
+        comparison.translate(plan, "mt", "test", 4, "python")
 
 
 def test_every_seed_has_its_own_folder_and_place(
@@ -338,6 +340,9 @@ def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> Non
     comparison.remember(plan)
     with pytest.raises(ValueError, match="another comparison"):
         comparison.remember(plan._replace(updates=21))
+    comparison.remember(plan._replace(average=(2,)))  # as many were kept
+    with pytest.raises(ValueError, match="another comparison"):
+        comparison.remember(plan._replace(average=(1, 2, 3)))
 
 
 def test_what_was_interrupted_is_not_trained(comparison: ModuleType, plan: Any) -> None:

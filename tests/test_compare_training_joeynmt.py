@@ -177,5 +177,8 @@ def test_the_peer_translates_one_set_by_the_mean_of_its_last_checkpoints(
     for split, count in (("dev", "2"), ("test", "3")):
         config = {"data": {"train": "t", "dev": "d", "test": "e"}, "testing": {}, "comparison": {}}
         peer.decode({**config, "model_dir": str(tmp_path)}, split, count)
-    output = str(tmp_path / "hypotheses")
-    assert called == [(12.5, ["train", "dev"], output), (10.0, ["train", "test"], output)]
+    outputs = [str(tmp_path / f"hypotheses-{count}") for count in (2, 3)]
+    assert called == [(12.5, ["train", "dev"], outputs[0]), (10.0, ["train", "test"], outputs[1])]
+    config = {"data": {"dev": "d", "test": "e"}, "testing": {}, "comparison": {}}
+    with pytest.raises(SystemExit, match="4 checkpoints are not there"):
+        peer.decode({**config, "model_dir": str(tmp_path)}, "dev", "4")

@@ -15,6 +15,7 @@ import torch
 from training import PAIRS, Forker, arguments, assert_same_weights, run
 
 from mt import tokenizer
+from mt.pictures import learning_curves
 from mt.runs import resume_path
 from mt.saving import Saving
 
@@ -52,6 +53,7 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
     assert run(arguments(corpus, resumed, **short), monkeypatch) == 0
     assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
     assert_same_weights(straight, resumed)
+    assert [step for step, _ in learning_curves(resumed / "model")["val_bleu"]] == [5, 10]
 
 
 @pytest.mark.parametrize("name", ["step-00000003", "step-00000006", "best"])
@@ -75,6 +77,10 @@ def test_every_checkpoint_of_a_run_leads_to_the_same_end(
     ckpt = second / "checkpoints" / f"{name}.ckpt"
     assert run([*arguments(corpus, second, **changes), f"ckpt={ckpt}"], monkeypatch) == 0
     assert_same_weights(first, second)
+    for run_dir in (first, second):  # the steps of its logs are those of the updates
+        curves = learning_curves(run_dir / "model")
+        assert [step for step, _ in curves["val_bleu"]] == [4, 8, 12]
+        assert curves["mean_bleu"][0][0] == 12
 
 
 def test_checkpoints_of_an_abandoned_end_are_not_averaged(
