@@ -20,7 +20,7 @@ from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest, Result
 from tqdm import tqdm
 
-from mt import metrics, pictures
+from mt import errors, metrics, pictures
 from mt import report as reports
 from mt.report import Report
 
@@ -392,6 +392,6 @@ def run(paths: list[Any], run_dir: Path) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
     reports.write(run_dir / "comparison.md", markdown(comparison))
     reports.write_json(run_dir / "comparison.json", comparison)
-    print(render(comparison))
     pictures.draw_comparison(run_dir / "comparison.png", comparison)
-    print(f"\ncomparison  {run_dir}/comparison.md")
+    with errors.reader_may_go():
+        print(f"{render(comparison)}\n\ncomparison  {run_dir}/comparison.md")

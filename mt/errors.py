@@ -2,7 +2,18 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def reader_may_go() -> Iterator[None]:
+    """What is printed in here ends quietly when its reader, say ``head``, has gone."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def status(program: str, run: Callable[[], object]) -> int:
@@ -11,9 +22,8 @@ def status(program: str, run: Callable[[], object]) -> int:
     MT_TRACEBACK=1 in the environment lets the error through, with its traceback.
     """
     try:
-        run()
-    except BrokenPipeError:  # the reader, say `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with reader_may_go():
+            run()
     except KeyboardInterrupt:
         return 130
     except (ValueError, OSError) as error:

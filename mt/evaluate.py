@@ -26,7 +26,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from mt import checkpoint, cli, compare, corpus, metrics, pictures
+from mt import checkpoint, cli, compare, corpus, errors, metrics, pictures
 from mt import report as reports
 from mt.report import Report
 from mt.search import SearchOptions
@@ -280,10 +280,10 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     write(run_dir, report, sentences, before)
     for path in unfinished:
         path.unlink()
-    print(reports.render(report))
     curves = {} if model is None else model.curves()
     pictures.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
-    print(f"\nreport  {run_dir}/report.md")
+    with errors.reader_may_go():
+        print(f"{reports.render(report)}\n\nreport  {run_dir}/report.md")
     if failed is not None:
         raise ValueError(f"comet={cfg.comet}: {failed}; {run_dir}/report.md is without it")
 

@@ -41,10 +41,15 @@ def test_ctrl_c() -> None:
 
 def test_a_reader_that_has_gone_is_no_mistake() -> None:
     """As in ``p | head -1``: no message, and nothing at the interpreter's end either."""
+    ends_when_its_reader_goes("sys.exit(errors.status('p', run))")
+    ends_when_its_reader_goes("with errors.reader_may_go(): run()")
+
+
+def ends_when_its_reader_goes(way: str) -> None:
     program = (
         "import sys; from mt import errors\n"
         "def run():\n    for _ in range(10**6): print('line', flush=True)\n"
-        "sys.exit(errors.status('p', run))"
+        f"{way}"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],
