@@ -11,7 +11,8 @@ def reader_may_go() -> Iterator[None]:
     """What is printed in here ends quietly when its reader, say ``head``, has gone."""
     try:
         yield
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed before the program began
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
