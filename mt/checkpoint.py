@@ -73,9 +73,7 @@ def save(
         (partial / "model.safetensors").write_bytes(safetensors.torch.save(weights))
         (partial / "tokenizer.model").write_bytes(tokenizer.proto)
         (partial / "README.md").write_text(card or _card(config, model), encoding="utf-8")
-        (partial / "config.json").write_text(
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        (partial / "config.json").write_text(_json(config), encoding="utf-8")
         if folder.exists():
             folder.rename(old)
             partial.rename(folder)
@@ -163,8 +161,12 @@ def set_search(folder: str | os.PathLike[str], beam_size: int, alpha: float) -> 
     config = json.loads(file.read_text("utf-8"))
     config["search"] = {"beam_size": beam_size, "alpha": alpha}
     partial = file.with_name(".config.json.partial")
-    partial.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.write_text(_json(config), encoding="utf-8")
     partial.replace(file)
+
+
+def _json(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
 
 
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:

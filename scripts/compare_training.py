@@ -263,18 +263,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = {name: getattr(args, name) for name in Plan._fields if hasattr(args, name)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the trainings end with this process
     about = {"date": date.today().isoformat(), "command": command_line(), "machine": machine()}
-    works = {seed: args.work.absolute() / f"seed-{seed}" for seed in args.seed}
+    options |= {"source": source, "average": tuple(args.average)}
     plans = [
-        Plan(
-            **{
-                **options,
-                "work": work,
-                "source": source,
-                "seed": seed,
-                "average": tuple(args.average),
-            }
-        )
-        for seed, work in works.items()
+        Plan(**{**options, "seed": seed, "work": args.work.absolute() / f"seed-{seed}"})
+        for seed in args.seed
     ]
     seeds: dict[str, Any] = {}
     try:

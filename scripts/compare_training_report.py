@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarking import say, table, versions
-from compare_training_setup import (
-    NAMES,
-    PEER,
-    SPLITS,
-    Plan,
-    hypotheses,
-    join,
-    read_lines,
-)
+from compare_training_setup import NAMES, PEER, Plan, hypotheses, join, read_lines
 
 from mt import checkpoint, metrics
 from mt.compare import paired_bootstrap
@@ -86,14 +78,14 @@ def results(plan: Plan, best: Mapping[str, int]) -> Found:
     found: Found = {}
     for name in NAMES:
         found[name] = training(read_records(plan.work / name / CLOCK))
-        for split in SPLITS:
-            _, references = texts(plan.source, split)
-            score = BLEU.score(read_lines(hypotheses(plan, name, split, best[name])), references)
-            found[name][f"{split} BLEU"] = round(score.value, 2)
-            found[name]["signature"] = score.signature
-        scores = by_average(plan, name)
+        scores = {count: round(value, 2) for count, value in by_average(plan, name).items()}
+        found[name]["validation BLEU"] = scores[best[name]]
+        _, references = texts(plan.source, "test")
+        test = BLEU.score(read_lines(hypotheses(plan, name, "test", best[name])), references)
+        found[name]["test BLEU"] = round(test.value, 2)
+        found[name]["signature"] = test.signature
         found[name]["validation BLEU by the mean of so many checkpoints"] = {
-            str(count): round(value, 2) for count, value in scores.items()
+            str(count): value for count, value in scores.items()
         }
         found[name]["averaged"] = best[name]
         found[name]["validations"] = curve(plan, name)
