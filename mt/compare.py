@@ -6,18 +6,15 @@ scores only 2.7 times faster, most of it counting n-grams still: not worth a sec
 """
 
 import json
-import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import sacrebleu
 from sacrebleu.metrics import CHRF
-from sacrebleu.significance import PairedTest, Result
 from tqdm import tqdm
 
 from mt import errors, metrics, pictures
@@ -132,18 +129,9 @@ def paired_bootstrap(
     of a test set whose samples are all alike, as those of one sentence. Raises ValueError for a
     SACREBLEU_SEED that sacreBLEU does not take as one.
     """
-    seed = os.environ.get("SACREBLEU_SEED", "12345")
-    if seed.lower() != "none" and not (seed.isdecimal() and int(seed) > 0):
-        raise ValueError(f"SACREBLEU_SEED={seed}: must be a whole number above 0, or none")
-    systems: list[tuple[str, Sequence[str]]]
-    systems = [("A", measure.texts(a)), ("B", measure.texts(b))]
-    test = PairedTest(
-        systems, {measure.name: measure.metric()}, [measure.texts(references)], test_type="bs"
-    )
-    signatures, results = test()
-    [(name, signature)] = signatures.items()
-    found: Report = {"name": measure.name, "signature": measure.signed(signature)}
-    for side, result in zip("ab", cast("list[Result]", results[name]), strict=True):
+    signature, results = measure.bootstrap([a, b], references)
+    found: Report = {"name": measure.name, "signature": signature}
+    for side, result in zip("ab", results, strict=True):
         # numpy's numbers, which JSON does not know
         found[side] = {key: float(getattr(result, key)) for key in ("score", "mean", "ci")}
         found["p_value"] = result.p_value  # B's: A, the first, is compared with nothing
@@ -161,7 +149,7 @@ def check_recorded(system: System, side: str, scores: list[Report]) -> list[str]
     recorded = {score["signature"]: score["value"] for score in system.run["scores"]}
     unknown = []
     for score in scores:
-        now, (signature, _) = score[side]["score"], reports.split_signature(score["signature"])
+        now, (signature, _) = score[side]["score"], metrics.split_signature(score["signature"])
         if signature not in recorded:
             unknown.append(score["name"])
         elif abs(now - recorded[signature]) > (0.0005 if score["name"] == "COMET" else 0.005):
@@ -183,7 +171,7 @@ def comet_bootstrap(a: System, b: System) -> Report | None:
     except (KeyError, TypeError, ValueError):
         return None
     found = paired_bootstrap(metrics.Measure("COMET", "", metrics.MeanOf), one, other, one)
-    _, test = reports.split_signature(found["signature"])
+    _, test = metrics.split_signature(found["signature"])
     return found | {"signature": f"{names.pop()}|{test}"}
 
 

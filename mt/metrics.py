@@ -6,18 +6,20 @@
 
 import hashlib
 import importlib.metadata
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import sacremoses
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.base import Score as Found
+from sacrebleu.significance import PairedTest, Result
 
 
 def package_version(name: str) -> str:
@@ -28,10 +30,14 @@ def package_version(name: str) -> str:
         return "unknown"
 
 
+SAMPLES = 1000  # of the bootstrap, sacreBLEU's default
+
+
 class Score(NamedTuple):
     name: str
     value: float
     signature: str
+    interval: float | None = None  # half of the 95% interval, where one was asked for
 
 
 @dataclass(frozen=True)
@@ -58,13 +64,58 @@ class Measure:
 
         Raises ValueError when the two differ in length or are empty.
         """
-        if len(hypotheses) != len(references):
-            raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
-        if not hypotheses:
-            raise ValueError("nothing to score: no sentences")
+        _check_lengths(hypotheses, references)
         metric = self.metric()
         value = metric.corpus_score(self.texts(hypotheses), [self.texts(references)]).score
         return Score(self.name, value, self.signed(metric.get_signature()))
+
+    def with_interval(self, hypotheses: list[str], references: list[str]) -> Score:
+        """``score`` with its interval; one sentence's samples are all alike and give none."""
+        _check_lengths(hypotheses, references)
+        if len(hypotheses) == 1:
+            return self.score(hypotheses, references)
+        # Not corpus_score's own interval: it fails where some samples have no chrF.
+        signature, [result] = self.bootstrap([hypotheses], references)
+        half = float(cast("float", result.ci))
+        return Score(self.name, float(result.score), split_signature(signature)[0], half)
+
+    def bootstrap(
+        self, systems: Sequence[list[str]], references: list[str]
+    ) -> tuple[str, list[Result]]:
+        """sacreBLEU's, paired from the second system on: the signature, and what each has.
+
+        Raises ValueError for a SACREBLEU_SEED that sacreBLEU does not take.
+        """
+        bootstrap_signature()
+        named: list[tuple[str, Sequence[str]]]
+        named = [(str(i), self.texts(lines)) for i, lines in enumerate(systems)]
+        sides = [self.texts(references)]
+        test = PairedTest(named, {self.name: self.metric()}, sides, "bs", SAMPLES)
+        signatures, results = test()
+        [(name, signature)] = signatures.items()
+        return self.signed(signature), cast("list[Result]", results[name])
+
+
+def _check_lengths(hypotheses: list[str], references: list[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
+    if not hypotheses:
+        raise ValueError("nothing to score: no sentences")
+
+
+def split_signature(signature: str) -> tuple[str, str]:
+    """A score's own signature, and the bootstrap's part of it."""
+    parts = signature.split("|")
+    test = [part for part in parts if part.startswith(("bs:", "seed:"))]
+    return "|".join(part for part in parts if part not in test), "|".join(test)
+
+
+def bootstrap_signature() -> str:
+    """Of the intervals. Raises ValueError for a SACREBLEU_SEED that sacreBLEU does not take."""
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    if seed.lower() != "none" and not (seed.isdecimal() and int(seed) > 0):
+        raise ValueError(f"SACREBLEU_SEED={seed}: must be a whole number above 0, or none")
+    return f"bs:{SAMPLES}|seed:{seed.lower()}"
 
 
 # ------------------------------------------------------------------------------- what is scored
@@ -127,8 +178,8 @@ def _compound_split() -> Measure:
 def all_scores(
     hypotheses: list[str], references: list[str], target: str = "de", tokenized: bool = False
 ) -> list[Score]:
-    """Every score of a translated test set, in the order of ``measures``."""
-    return [each.score(hypotheses, references) for each in measures(target, tokenized)]
+    """Every score of a translated test set with its interval, in the order of ``measures``."""
+    return [each.with_interval(hypotheses, references) for each in measures(target, tokenized)]
 
 
 def bleu(hypotheses: list[str], references: list[str], force: bool = False) -> Score:
@@ -304,4 +355,6 @@ class Comet:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(f"COMET has failed: {reason}") from error
         scores = [float(score) for score in found.scores]
-        return Score("COMET", float(found.system_score), self.signature), scores
+        texts = [str(score) for score in scores]
+        half = Measure("COMET", "", MeanOf).with_interval(texts, texts).interval
+        return Score("COMET", float(found.system_score), self.signature, half), scores

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.report import search_name, split_signature
+from mt.metrics import split_signature
+from mt.report import search_name
 
 log = logging.getLogger("mt.evaluate")
 

@@ -74,6 +74,7 @@ def score(
         )
     record = {
         "scores": [each._asdict() for each in scores],
+        "intervals": metrics.bootstrap_signature(),
         "length_ratio": _ratio(tokens, reference_tokens),
         "tokens": {"hypotheses": tokens, "references": reference_tokens},
         "by_length": buckets,
@@ -142,13 +143,6 @@ def number(name: str, value: float, sign: str = "") -> str:
     return f"{value:{sign}.{4 if name == 'COMET' else 2}f}"
 
 
-def split_signature(signature: str) -> tuple[str, str]:
-    """A score's own signature, and the bootstrap's part of it."""
-    parts = signature.split("|")
-    test = [part for part in parts if part.startswith(("bs:", "seed:"))]
-    return "|".join(part for part in parts if part not in test), "|".join(test)
-
-
 def render(report: Report) -> str:
     """The report for a terminal: a row a score, a column a search, then the signatures."""
     runs = report["runs"]
@@ -158,14 +152,16 @@ def render(report: Report) -> str:
         f"data    {report['data']}: {report['sentences']:,} sentences"
         + ("" if tokens is None else f", {tokens:,} source tokens"),
         "",
-        " " * 32 + "".join(f"{search_name(run):>12}" for run in runs),
+        " " * 32 + "".join(f"{search_name(run):>16}" for run in runs),
     ]
     for i, each in enumerate(runs[0]["scores"]):
-        values = (number(each["name"], run["scores"][i]["value"]) for run in runs)
-        lines.append(f"{each['name']:<32}" + "".join(f"{value:>12}" for value in values))
-    lines += [f"{name:<32}" + "".join(f"{x:>12}" for x in row) for name, *row in _lengths(runs)]
+        values = (_with_interval(run["scores"][i]) for run in runs)
+        lines.append(f"{each['name']:<32}" + "".join(f"{value:>16}" for value in values))
+    lines += [f"{name:<32}" + "".join(f"{x:>16}" for x in row) for name, *row in _lengths(runs)]
     lines += ["", "signatures"]
     lines += [f"  {each['name']}: {each['signature']}" for each in runs[0]["scores"]]
+    if report["sentences"] > 1:
+        lines.append(f"  ±, half of the 95% interval: {runs[0]['intervals']}")
     return "\n".join(lines)
 
 
@@ -174,7 +170,7 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
     runs = report["runs"]
     names = [search_name(run) for run in runs]
     rows: list[list[str]] = [
-        [each["name"], *(number(each["name"], run["scores"][i]["value"]) for run in runs)]
+        [each["name"], *(_with_interval(run["scores"][i]) for run in runs)]
         for i, each in enumerate(runs[0]["scores"])
     ]
     rows += _lengths(runs)
@@ -194,8 +190,10 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
         "",
         table(["", *names], rows),
         "",
-        "The length ratio is tokens of the hypotheses over tokens of the references, as the first "
-        "BLEU above counts them."
+        "± is half of the 95% interval of sacreBLEU's bootstrap over the sentences, "
+        f"`{runs[0]['intervals']}`: what another choice of sentences could give, not what another "
+        "seed of training could. The length ratio is tokens of the hypotheses over tokens of the "
+        "references, as the first BLEU above counts them."
         + ("" if runs[0]["beam_size"] is None else " Output tokens are the model's pieces."),
         "",
         "## Which scores these are",
@@ -219,6 +217,12 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
         values = ", ".join(f"{name} {row[name]:.1f}" for name in ("chrf", "bleu", "ter"))
         lines += ["", code(f"line {row['line']}: {values}", *_texts(row))]
     return "\n".join(lines) + "\n"
+
+
+def _with_interval(score: Report) -> str:
+    name, half = score["name"], score["interval"]
+    shown = number(name, score["value"])
+    return shown if half is None else f"{shown} ± {number(name, half)}"
 
 
 def measure_list(scores: list[Report], target: str, tokenized: bool) -> list[str]:

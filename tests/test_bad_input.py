@@ -408,6 +408,16 @@ def test_a_wrong_setting_of_evaluation(
     assert_nothing_new(tmp_path, before)
 
 
+def test_a_wrong_seed_of_the_intervals_shows_before_the_work(
+    run_module: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "0")
+    before = everything(tmp_path)
+    done = run_module("mt.evaluate", *command(EVALUATE))
+    assert_one_line(done, "mt.evaluate", r"SACREBLEU_SEED=0: must be a whole number above 0")
+    assert_nothing_new(tmp_path, before)
+
+
 @pytest.mark.parametrize("make", [misaligned, latin1, empty, half_there, damaged])
 @pytest.mark.parametrize("way", ["data", "src and ref"])
 def test_wrong_test_data(

@@ -385,12 +385,14 @@ def test_the_table_shows_every_score_with_its_signature(
     header = next(line for line in done.out.splitlines() if "greedy" in line)
     assert header.split() == ["greedy", "beam", "4"]
     for i, name in enumerate(NAMES):
-        values = [f"{run['scores'][i]['value']:.2f}" for run in report["runs"]]
+        scores = [run["scores"][i] for run in report["runs"]]
+        values = [f"{score['value']:.2f} ± {score['interval']:.2f}" for score in scores]
         row = next(line for line in done.out.splitlines() if line.startswith(name))
-        assert row.removeprefix(name).split() == values
+        assert row.removeprefix(name).split() == " ".join(values).split()
         signature = report["runs"][0]["scores"][i]["signature"]
         assert f"  {name}: {signature}\n" in done.out
         assert "version:" in signature
+    assert "bs:1000|seed:12345" in done.out
     assert report["model_sha256"][:12] in done.out
     assert "corpus/test (test): 4 sentences" in done.out
     assert not re.search(r"^\s*BLEU\b", done.out, re.MULTILINE), "BLEU of which kind?"

@@ -164,9 +164,33 @@ def test_perfect_translations() -> None:
 
 
 def test_all_scores_agree_with_the_single_ones() -> None:
-    scores = metrics.all_scores(HYPOTHESES, REFERENCES)
+    scores = [x._replace(interval=None) for x in metrics.all_scores(HYPOTHESES, REFERENCES)]
     assert metrics.bleu(HYPOTHESES, REFERENCES) in scores
     assert metrics.compound_split_bleu(HYPOTHESES, REFERENCES) in scores
+
+
+def test_intervals_are_sacrebleus_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    hypotheses, references = ["Der Hund schläft.", *HYPOTHESES[1:3]] * 5, REFERENCES[:3] * 5
+    found = metrics.all_scores(hypotheses, references)
+    theirs_of = (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER())
+    for score, metric in zip(found[:3], theirs_of, strict=True):
+        theirs = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
+        assert score.value == theirs.score
+        assert score.interval == pytest.approx(theirs._ci)
+        assert 0 < score.interval < 50
+        assert "bs:" in str(metric.get_signature())
+        assert "bs:" not in score.signature  # that of the score without them
+    assert metrics.bootstrap_signature() == "bs:1000|seed:12345"
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert metrics.bootstrap_signature() == "bs:1000|seed:7"
+    other = metrics.all_scores(hypotheses, references)
+    assert [score.value for score in other] == [score.value for score in found]
+    assert [score.interval for score in other] != [score.interval for score in found]
+
+
+def test_one_sentence_has_no_interval() -> None:
+    scores = metrics.all_scores(HYPOTHESES[:1], REFERENCES[:1])
+    assert [score.interval for score in scores] == [None] * 5
 
 
 @pytest.mark.parametrize("tokenized", [False, True])

@@ -144,7 +144,8 @@ def test_markdown_and_terminal_show_every_score_with_its_signature() -> None:
     for text in (report.markdown(full(record), rows), report.render(full(record))):
         for score in record["scores"]:
             assert score["signature"] in text
-            assert f"{score['value']:.2f}" in text
+            assert f"{score['value']:.2f} ± {score['interval']:.2f}" in text
+        assert "bs:1000|seed:12345" in text
         assert "0.571" in text
 
 
