@@ -9,12 +9,14 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import sacrebleu
 from sacrebleu.metrics import CHRF
+from sacrebleu.significance import PairedTest, Result
 from tqdm import tqdm
 
 from mt import errors, metrics, pictures
@@ -129,9 +131,16 @@ def paired_bootstrap(
     of a test set whose samples are all alike, as those of one sentence. Raises ValueError for a
     SACREBLEU_SEED that sacreBLEU does not take as one.
     """
-    signature, results = measure.bootstrap([a, b], references)
-    found: Report = {"name": measure.name, "signature": signature}
-    for side, result in zip("ab", results, strict=True):
+    metrics.bootstrap_seed()
+    systems: list[tuple[str, Sequence[str]]]
+    systems = [("A", measure.texts(a)), ("B", measure.texts(b))]
+    test = PairedTest(
+        systems, {measure.name: measure.metric()}, [measure.texts(references)], test_type="bs"
+    )
+    signatures, results = test()
+    [(name, signature)] = signatures.items()
+    found: Report = {"name": measure.name, "signature": measure.signed(signature)}
+    for side, result in zip("ab", cast("list[Result]", results[name]), strict=True):
         # numpy's numbers, which JSON does not know
         found[side] = {key: float(getattr(result, key)) for key in ("score", "mean", "ci")}
         found["p_value"] = result.p_value  # B's: A, the first, is compared with nothing
