@@ -116,8 +116,9 @@ def run(args: argparse.Namespace) -> None:
         for name, kinds in samples.items()
     }
     rows = []
+    own = {"bytes": sum(f.stat().st_size for f in model.iterdir())}
     for name, rate in rates.items():
-        found = parity.get(name, {"bytes": sum(f.stat().st_size for f in model.iterdir())})
+        found = parity.get(name, own)
         equal = found.get("equal greedy outputs")
         rows.append([
             name,
@@ -133,6 +134,7 @@ def run(args: argparse.Namespace) -> None:
         "threads": args.threads,
         "versions": versions(["torch", "ctranslate2", "transformers", "onnxruntime"]),
         "model_sha256": checkpoint.digest(model),
+        "bytes of the model": own["bytes"],
         "parity": parity,
         "sentences a second": rates,
     }
