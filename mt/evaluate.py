@@ -253,6 +253,10 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     }
     sentences, unfinished = [], []
     for found in [given(cfg, len(sources))] if model is None else model.searches(sources):
+        if model is not None:  # it was work, whatever happens to the rest
+            run_dir.mkdir(parents=True, exist_ok=True)
+            unfinished.append(run_dir / f"unfinished.{found.name}.txt")
+            reports.write(unfinished[-1], reports.text_of(found.hypotheses))
         scores, rows = reports.score(sources, references, found.hypotheses, target, cfg.tokenized)
         for row, log_prob in zip(rows, found.log_probs or (), strict=False):
             row["log_prob"] = log_prob
@@ -262,10 +266,6 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         }
         report["runs"].append(found.facts | scores | files)
         sentences.append(rows)
-        if model is not None:  # it was work, whatever happens to the rest
-            run_dir.mkdir(parents=True, exist_ok=True)
-            unfinished.append(run_dir / f"unfinished.{found.name}.txt")
-            reports.write(unfinished[-1], reports.text_of(found.hypotheses))
     failed = None
     if comet is not None:
         sides = (languages[0], target)

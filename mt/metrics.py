@@ -37,7 +37,7 @@ class Score(NamedTuple):
     name: str
     value: float
     signature: str
-    interval: float | None = None  # half of the 95% interval, where one was asked for
+    interval: float | None = None  # half the width of the 95% one, where it was asked for
 
 
 @dataclass(frozen=True)

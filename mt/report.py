@@ -74,7 +74,7 @@ def score(
         )
     record = {
         "scores": [each._asdict() for each in scores],
-        "intervals": metrics.bootstrap_signature(),
+        "intervals": metrics.bootstrap_signature() if len(sources) > 1 else None,
         "length_ratio": _ratio(tokens, reference_tokens),
         "tokens": {"hypotheses": tokens, "references": reference_tokens},
         "by_length": buckets,
@@ -152,16 +152,16 @@ def render(report: Report) -> str:
         f"data    {report['data']}: {report['sentences']:,} sentences"
         + ("" if tokens is None else f", {tokens:,} source tokens"),
         "",
-        " " * 32 + "".join(f"{search_name(run):>16}" for run in runs),
+        " " * 32 + "".join(f"  {search_name(run):>14}" for run in runs),
     ]
     for i, each in enumerate(runs[0]["scores"]):
         values = (_with_interval(run["scores"][i]) for run in runs)
-        lines.append(f"{each['name']:<32}" + "".join(f"{value:>16}" for value in values))
-    lines += [f"{name:<32}" + "".join(f"{x:>16}" for x in row) for name, *row in _lengths(runs)]
+        lines.append(f"{each['name']:<32}" + "".join(f"  {value:>14}" for value in values))
+    lines += [f"{name:<32}" + "".join(f"  {x:>14}" for x in row) for name, *row in _lengths(runs)]
     lines += ["", "signatures"]
     lines += [f"  {each['name']}: {each['signature']}" for each in runs[0]["scores"]]
-    if report["sentences"] > 1:
-        lines.append(f"  ±, half of the 95% interval: {runs[0]['intervals']}")
+    if runs[0]["intervals"]:
+        lines.append(f"  ± (half the width of the 95% interval): {runs[0]['intervals']}")
     return "\n".join(lines)
 
 
@@ -190,10 +190,9 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
         "",
         table(["", *names], rows),
         "",
-        "± is half of the 95% interval of sacreBLEU's bootstrap over the sentences, "
-        f"`{runs[0]['intervals']}`: what another choice of sentences could give, not what another "
-        "seed of training could. The length ratio is tokens of the hypotheses over tokens of the "
-        "references, as the first BLEU above counts them."
+        *_about_intervals(runs[0]["intervals"]),
+        "The length ratio is tokens of the hypotheses over tokens of the references, as the first "
+        "BLEU above counts them."
         + ("" if runs[0]["beam_size"] is None else " Output tokens are the model's pieces."),
         "",
         "## Which scores these are",
@@ -223,6 +222,17 @@ def _with_interval(score: Report) -> str:
     name, half = score["name"], score["interval"]
     shown = number(name, score["value"])
     return shown if half is None else f"{shown} ± {number(name, half)}"
+
+
+def _about_intervals(signature: str | None) -> list[str]:
+    if signature is None:
+        return []
+    return [
+        "± is half the width of the 95% interval of sacreBLEU's bootstrap over the sentences, "
+        f"`{signature}`, which lies around the mean of its samples: what another choice of "
+        "sentences could give, not what another seed of training could.",
+        "",
+    ]
 
 
 def measure_list(scores: list[Report], target: str, tokenized: bool) -> list[str]:

@@ -396,7 +396,11 @@ def test_comet_scores_sentences_and_the_whole(comet: StandIn) -> None:
     assert (score.name, score.value, sentences) == ("COMET", pytest.approx(0.03), [0.02, 0.04])
     sha256 = hashlib.sha256(b"weights").hexdigest()[:12]
     assert score.signature.endswith(f"|model:model.ckpt|sha256:{sha256}")
-    assert by_name(["a"], ["x"], ["y"])[0].signature.split("|")[1] == "model:known/model"
+    # 0.02, 0.03 and 0.04: a quarter, a half and a quarter of the samples
+    assert score.interval == pytest.approx(0.01)
+    alone, _ = by_name(["a"], ["x"], ["y"])
+    assert alone.signature.split("|")[1] == "model:known/model"
+    assert alone.interval is None
     assert comet.asked[0] == (
         [{"src": "a", "mt": "xx", "ref": "y"}, {"src": "b", "mt": "xxxx", "ref": "z"}],
         0,

@@ -90,10 +90,24 @@ def test_what_is_recorded(tokenized: bool) -> None:
 
 
 def test_references_without_a_word() -> None:
-    record, _ = report.score([""], [""], [""])
+    record, rows = report.score([""], [""], [""])
     assert record["length_ratio"] is None
-    text = report.markdown(full(record), report.score([""], [""], [""])[1])
-    assert "| length ratio | – |" in text
+    assert "| length ratio | – |" in report.markdown(full(record), rows)
+
+
+def test_one_sentence_has_no_interval() -> None:
+    record, rows = report.score(["a"], ["b"], ["c"])
+    for text in (report.markdown(full(record), rows), report.render(full(record))):
+        assert "±" not in text
+        assert "bs:" not in text
+
+
+def test_columns_stay_apart() -> None:
+    record, _ = report.score(SOURCES, REFERENCES, HYPOTHESES)
+    record["scores"] = [{"name": "TER", "value": 1234.5, "signature": "s", "interval": 1234.5}]
+    two = full(record)
+    text = report.render(two | {"runs": two["runs"] * 2})
+    assert "1234.50 ± 1234.50  1234.50 ± 1234.50" in text
 
 
 def test_comet_sees_sources_and_text_as_people_write_it() -> None:

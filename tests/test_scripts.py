@@ -192,7 +192,7 @@ def test_the_papers_experiment_from_data_to_report(wmt14: Path, tmp_path: Path) 
     for text in (
         "The paper: 27.3, tokenised BLEU with compounds split",
         "(test): 40 sentences",
-        "greedy      beam 4",
+        "greedy          beam 4",
         "tokenised BLEU, compound-split",
         "pairs read                  1,200",
         "mean of checkpoints: step-00000004, step-00000006",
