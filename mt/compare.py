@@ -158,7 +158,7 @@ def check_recorded(system: System, side: str, scores: list[Report]) -> list[str]
     recorded = {score["signature"]: score["value"] for score in system.run["scores"]}
     unknown = []
     for score in scores:
-        now, (signature, _) = score[side]["score"], metrics.split_signature(score["signature"])
+        now, (signature, _) = score[side]["score"], reports.split_signature(score["signature"])
         if signature not in recorded:
             unknown.append(score["name"])
         elif abs(now - recorded[signature]) > (0.0005 if score["name"] == "COMET" else 0.005):
@@ -180,7 +180,7 @@ def comet_bootstrap(a: System, b: System) -> Report | None:
     except (KeyError, TypeError, ValueError):
         return None
     found = paired_bootstrap(metrics.Measure("COMET", "", metrics.MeanOf), one, other, one)
-    _, test = metrics.split_signature(found["signature"])
+    _, test = reports.split_signature(found["signature"])
     return found | {"signature": f"{names.pop()}|{test}"}
 
 

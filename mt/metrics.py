@@ -4,11 +4,15 @@
 ``Measure``, which knows that, under a name of its own.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
+import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,13 +98,6 @@ def _check_lengths(hypotheses: list[str], references: list[str]) -> None:
         raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
     if not hypotheses:
         raise ValueError("nothing to score: no sentences")
-
-
-def split_signature(signature: str) -> tuple[str, str]:
-    """A score's own signature, and the bootstrap's part of it."""
-    parts = signature.split("|")
-    test = [part for part in parts if part.startswith(("bs:", "seed:"))]
-    return "|".join(part for part in parts if part not in test), "|".join(test)
 
 
 def bootstrap_seed() -> int | None:
@@ -309,6 +306,20 @@ class MeanOf(Metric):
         return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what COMET's libraries say of each other, and Lightning of its products."""
+    lightning = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    level = lightning.level
+    lightning.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        lightning.setLevel(level)
+
+
 class Comet:
     """A learned score (Rei et al. 2020) of translations that also sees their sources.
 
@@ -318,15 +329,18 @@ class Comet:
 
     def __init__(self, model: str, gpu: bool = False) -> None:
         try:
-            import comet
+            with _quiet():
+                import comet
         except ImportError as error:
             missing = "" if error.name == "comet" else f" whole ({error})"
             raise ValueError(
-                f"comet={model}: COMET is not installed{missing}: pip install unbabel-comet"
+                f"comet={model}: COMET is not installed{missing}: "
+                "pip install -e '.[comet]' in the project's folder"
             ) from None
         try:
             path = model if Path(model).is_file() else comet.download_model(model)
-            self._model = comet.load_from_checkpoint(path)
+            with _quiet():
+                self._model = comet.load_from_checkpoint(path)
         except Exception as error:  # the package raises Exception itself, and its libraries theirs
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
@@ -348,7 +362,10 @@ class Comet:
         triples = zip(sources, hypotheses, references, strict=True)
         samples = [{"src": src, "mt": mt, "ref": ref} for src, mt, ref in triples]
         try:
-            found = self._model.predict(samples, batch_size=16, gpus=self._gpus)
+            with _quiet():
+                found = self._model.predict(
+                    samples, batch_size=16, gpus=self._gpus, progress_bar=sys.stderr.isatty()
+                )
         except Exception as error:  # of its libraries: memory, say, that the model's share left
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(f"COMET has failed: {reason}") from error

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.metrics import split_signature
-from mt.report import search_name
+from mt.report import search_name, split_signature
 
 log = logging.getLogger("mt.evaluate")
 

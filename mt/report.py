@@ -143,6 +143,13 @@ def number(name: str, value: float, sign: str = "") -> str:
     return f"{value:{sign}.{4 if name == 'COMET' else 2}f}"
 
 
+def split_signature(signature: str) -> tuple[str, str]:
+    """A score's own signature, and the bootstrap's part of it."""
+    parts = signature.split("|")
+    test = [part for part in parts if part.startswith(("bs:", "seed:"))]
+    return "|".join(part for part in parts if part not in test), "|".join(test)
+
+
 def render(report: Report) -> str:
     """The report for a terminal: a row a score, a column a search, then the signatures."""
     runs = report["runs"]

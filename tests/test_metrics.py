@@ -375,7 +375,9 @@ class StandIn(types.ModuleType):
             raise Exception("Invalid checkpoint")
         return self
 
-    def predict(self, samples: list[dict[str, str]], batch_size: int, gpus: int) -> Any:
+    def predict(
+        self, samples: list[dict[str, str]], batch_size: int, gpus: int, progress_bar: bool
+    ) -> Any:
         self.asked.append((samples, gpus))
         scores = [len(sample["mt"]) / 100 for sample in samples]
         return types.SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
@@ -429,5 +431,5 @@ def test_comet_that_fails_in_its_libraries(comet: StandIn, monkeypatch: pytest.M
 
 def test_comet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "comet", None)
-    with pytest.raises(ValueError, match="comet=x: COMET is not installed: pip install unbabel"):
+    with pytest.raises(ValueError, match="comet=x: COMET is not installed: pip install -e"):
         metrics.Comet("x")
