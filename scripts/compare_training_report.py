@@ -46,7 +46,8 @@ def curve(plan: Plan, name: str) -> list[Found]:
     points = []
     for found in read_records(plan.work / name / "validations.jsonl"):
         if "pieces" in found:  # scored as mt.train does
-            found["bleu"] = metrics.bleu([join(line) for line in found["pieces"]], references).value
+            lines = [join(line) for line in found["pieces"]]
+            found["bleu"] = metrics.bleu(lines, references, force=True).value
         points.append(
             {
                 "step": found["step"],
