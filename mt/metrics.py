@@ -308,16 +308,18 @@ class MeanOf(Metric):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what COMET's libraries say of each other, and Lightning of its products."""
-    lightning = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    level = lightning.level
-    lightning.setLevel(logging.WARNING)
+    """Without what COMET and its libraries say of each other, and Lightning of its products."""
+    names = ("comet", "pytorch_lightning.utilities.rank_zero")
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
+    for logger in levels:
+        logger.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        lightning.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 class Comet:

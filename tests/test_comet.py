@@ -1,6 +1,8 @@
 """COMET's real package, where the extra is installed, with a small model of random weights."""
 
 import string
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,6 @@ def test_the_score_is_the_packages(model: Path, capfd: pytest.CaptureFixture[str
     import comet
 
     comet_metric = metrics.Comet(str(model))
-    capfd.readouterr()
     score, sentences = comet_metric(SOURCES, HYPOTHESES, REFERENCES)
     assert capfd.readouterr() == ("", "")
     sides = zip(SOURCES, HYPOTHESES, REFERENCES, strict=True)
@@ -69,6 +70,12 @@ def test_the_score_is_the_packages(model: Path, capfd: pytest.CaptureFixture[str
     assert score.signature.startswith("comet:2.")
     _, of_each = comet_metric(SOURCES[::-1], HYPOTHESES[::-1], REFERENCES[::-1])
     assert of_each == pytest.approx(sentences[::-1])  # it sorts them by length
+
+
+def test_its_libraries_are_silent_from_the_first_import_on(model: Path) -> None:
+    program = f"from mt import metrics; metrics.Comet({str(model)!r})(['a'], ['b'], ['c'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_file_that_is_no_model(model: Path, tmp_path: Path) -> None:
