@@ -131,12 +131,11 @@ def paired_bootstrap(
     of a test set whose samples are all alike, as those of one sentence. Raises ValueError for a
     SACREBLEU_SEED that sacreBLEU does not take as one.
     """
-    metrics.bootstrap_seed()
+    metrics.bootstrap_seed()  # which says what is wrong with it
     systems: list[tuple[str, Sequence[str]]]
     systems = [("A", measure.texts(a)), ("B", measure.texts(b))]
-    test = PairedTest(
-        systems, {measure.name: measure.metric()}, [measure.texts(references)], test_type="bs"
-    )
+    kinds, sides = {measure.name: measure.metric()}, [measure.texts(references)]
+    test = PairedTest(systems, kinds, sides, test_type="bs", n_samples=metrics.SAMPLES)
     signatures, results = test()
     [(name, signature)] = signatures.items()
     found: Report = {"name": measure.name, "signature": measure.signed(signature)}
@@ -179,7 +178,7 @@ def comet_bootstrap(a: System, b: System) -> Report | None:
         one, other = ([str(float(x)) for x in system.column("comet")] for system in (a, b))
     except (KeyError, TypeError, ValueError):
         return None
-    found = paired_bootstrap(metrics.Measure("COMET", "", metrics.MeanOf), one, other, one)
+    found = paired_bootstrap(metrics.COMET, one, other, one)
     _, test = reports.split_signature(found["signature"])
     return found | {"signature": f"{names.pop()}|{test}"}
 

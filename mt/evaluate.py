@@ -177,7 +177,7 @@ def given(cfg: DictConfig, sentences: int) -> Found:
 
 
 def _check(cfg: DictConfig) -> None:
-    metrics.bootstrap_seed()
+    metrics.bootstrap_seed()  # what is wrong with it shows before the work
     cli.check_sections(cfg, "data", "search")
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")

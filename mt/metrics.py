@@ -306,6 +306,9 @@ class MeanOf(Metric):
         return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
 
 
+COMET = Measure("COMET", "", MeanOf)  # of texts that are its sentences' scores
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without what COMET and its libraries say of each other, and Lightning of its products."""
@@ -373,5 +376,5 @@ class Comet:
             raise ValueError(f"COMET has failed: {reason}") from error
         scores = [float(score) for score in found.scores]
         texts = [str(score) for score in scores]
-        half = Measure("COMET", "", MeanOf).with_interval(texts, texts).interval
-        return Score("COMET", float(found.system_score), self.signature, half), scores
+        half = COMET.with_interval(texts, texts).interval
+        return Score(COMET.name, float(found.system_score), self.signature, half), scores
