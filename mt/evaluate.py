@@ -26,13 +26,17 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from mt import checkpoint, cli, compare, corpus, errors, metrics, pictures
-from mt import report as reports
-from mt.report import Report
-from mt.search import SearchOptions
-from mt.sources import SPLITS, make_source, read_lines
-from mt.translation import Translation
-from mt.translator import Translator, pick_device
+from mt.data import preprocessing
+from mt.data.readers import SPLITS, make_reader
+from mt.evaluation import compare, metrics, plots
+from mt.evaluation import report as reports
+from mt.evaluation.report import Report
+from mt.inference.options import SearchOptions, load_search_defaults
+from mt.inference.translation import Translation
+from mt.inference.translator import Translator, pick_device
+from mt.model import checkpoint
+from mt.utils import console, hydra_app
+from mt.utils.line_io import read_lines
 
 log = logging.getLogger("mt.evaluate")
 
@@ -45,17 +49,17 @@ def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
     if (cfg.src is None) != (cfg.ref is None):
         raise ValueError("src and ref go together: a file of sources and one of references")
     if cfg.src is not None:
-        source, split = make_source({"kind": "files", "test": [cfg.src, cfg.ref]}), "test"
+        source, split = make_reader({"kind": "files", "test": [cfg.src, cfg.ref]}), "test"
         name = f"{cfg.src} / {cfg.ref}"
     elif cfg.split not in SPLITS:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
     else:
-        source, split = make_source(cfg.data), cfg.split
+        source, split = make_reader(cfg.data), cfg.split
         given = cfg.data.get(split) or cfg.data.get("path") or cfg.data.kind
         name = f"{given} ({split})"
     try:
-        return *corpus.texts(source, split, cfg.limit), name
-    except corpus.Empty as error:
+        return *preprocessing.texts(source, split, cfg.limit), name
+    except preprocessing.Empty as error:
         raise ValueError(f"{name}: {error}") from None
 
 
@@ -117,13 +121,15 @@ class Model:
 
     def __init__(self, cfg: DictConfig) -> None:
         named = _listed(cfg.model_path)
-        self.paths = [checkpoint.find(None if name is None else str(name)) for name in named]
+        self.paths = [
+            checkpoint.resolve_model_path(None if name is None else str(name)) for name in named
+        ]
         if not named or len({path.resolve() for path in self.paths}) < len(named):
             raise ValueError(f"model_path={named}: name at least one, each once")
         sizes = _listed(cfg.search.beam_size)
         if not sizes or len(set(sizes)) < len(sizes):
             raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
-        own = checkpoint.own_options(self.paths[0]).alpha
+        own = load_search_defaults(self.paths[0]).alpha
         alpha = own if cfg.search.alpha is None else cfg.search.alpha
         self.options = [SearchOptions(size, alpha) for size in sizes]
         self.batch_size = cfg.search.batch_size
@@ -134,7 +140,9 @@ class Model:
     def about(self, sources: list[str]) -> Report:
         """The hash of an ensemble is that of its members' hashes, a blank between two."""
         tokenizer, configs = self.translator.tokenizer, self.translator.configs
-        names = ["mt/everyday" if path == checkpoint.SHIPPED else str(path) for path in self.paths]
+        names = [
+            "mt/everyday" if path == checkpoint.BUNDLED_MODEL else str(path) for path in self.paths
+        ]
         hashes = [checkpoint.digest(path) for path in self.paths]
         members = [
             {"model": name, "model_sha256": sha256, "model_config": config}
@@ -150,9 +158,9 @@ class Model:
             "source_tokens": sum(len(ids) + 1 for ids in tokenizer.encode(sources)),
         }
 
-    def curves(self) -> pictures.Curves:
+    def curves(self) -> plots.Curves:
         """Of its training; an ensemble had several."""
-        return pictures.learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
+        return plots.learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
 
     def searches(self, sources: list[str]) -> Iterator[Found]:
         for option in self.options:
@@ -178,7 +186,7 @@ def given(cfg: DictConfig, sentences: int) -> Found:
 
 def _check(cfg: DictConfig) -> None:
     metrics.bootstrap_seed()  # what is wrong with it shows before the work
-    cli.check_sections(cfg, "data", "search")
+    hydra_app.check_sections(cfg, "data", "search")
     if not isinstance(cfg.tokenized, bool):
         raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
     if OmegaConf.is_list(cfg.hyp):
@@ -282,8 +290,8 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
     for path in unfinished:
         path.unlink()
     curves = {} if model is None else model.curves()
-    pictures.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
-    with errors.reader_may_go():
+    plots.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
+    with console.reader_may_go():
         print(f"{reports.render(report)}\n\nreport  {run_dir}/report.md")
     if failed is not None:
         raise ValueError(f"comet={cfg.comet}: {failed}; {run_dir}/report.md is without it")
@@ -305,11 +313,11 @@ def write(
         (run_dir / name).unlink(missing_ok=True)
 
 
-@hydra.main(version_base="1.3", config_path=cli.CONF, config_name="evaluate")
+@hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
-    run_dir = cli.run_folder()
-    with cli.setting_up("mt.evaluate", run_dir, *cli.USER_ERRORS):
+    run_dir = hydra_app.run_folder()
+    with hydra_app.setting_up("mt.evaluate", run_dir, *hydra_app.USER_ERRORS):
         if cfg.compare is None:
             run(cfg, run_dir)
         else:
@@ -317,4 +325,4 @@ def main(cfg: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    cli.start("mt.evaluate", main)
+    hydra_app.start("mt.evaluate", main)

@@ -18,8 +18,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from mt import checkpoint, errors, marian
-from mt.tokenizer import PairTokenizer
+from mt.data.tokenizer import PairTokenizer
+from mt.model import checkpoint, marian
+from mt.utils import console
 
 COUNTS = ["vocab_size", "d_model", "pad_token_id", "eos_token_id", "decoder_start_token_id"]
 COUNTS += [
@@ -123,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parameters = convert(args.folder, args.out, args.languages)
         print(f"{args.out}: {parameters:,} parameters")
 
-    return errors.status("mt.import_marian", run)
+    return console.status("mt.import_marian", run)
 
 
 if __name__ == "__main__":

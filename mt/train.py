@@ -25,23 +25,27 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from mt import beginning, checkpoint, cli, corpus, metrics, noise, sweep, tokenizer
-from mt.corpus import Cleaning
-from mt.datamodule import TranslationData
-from mt.ending import Interruption, explain, kill_ranks, kill_workers
-from mt.memory import settle_memory
-from mt.model import Transformer
-from mt.module import Diverged, TranslationModule
-from mt.processes import SWEEP, end_with_parent, going_on
-from mt.progress import Progress
-from mt.runs import is_finished, resume_path
-from mt.saving import NEVER, Saving, WholeFiles
-from mt.sources import Source, make_source
-from mt.tokenizer import Tokenizer
+from mt.data import augmentation, preprocessing, tokenizer
+from mt.data.datamodule import TranslationData
+from mt.data.preprocessing import PairFilter
+from mt.data.readers import CorpusReader, make_reader
+from mt.data.tokenizer import Tokenizer
+from mt.evaluation import metrics
+from mt.model import checkpoint
+from mt.model.transformer import Transformer
+from mt.training import initialization, sweep
+from mt.training.checkpointing import NO_VALIDATION, AtomicCheckpointIO, CheckpointCallback
+from mt.training.interruption import Interruption, explain, kill_ranks, kill_workers
+from mt.training.lightning_module import Diverged, TranslationModule
+from mt.training.malloc import tune_malloc_for_setup
+from mt.training.progress import Progress
+from mt.training.run_dir import is_finished, resume_path
+from mt.utils import hydra_app
+from mt.utils.processes import SWEEP, exit_with_parent, resume_hint
 
 log = logging.getLogger("mt")
 
-USER_ERRORS = (*cli.USER_ERRORS, MisconfigurationException)
+USER_ERRORS = (*hydra_app.USER_ERRORS, MisconfigurationException)
 
 
 def _plain(node: DictConfig) -> dict[str, Any]:
@@ -60,17 +64,19 @@ class Run(NamedTuple):
     trainer: pl.Trainer
     module: TranslationModule
     data: TranslationData
-    saving: Saving
+    saving: CheckpointCallback
     interruption: Interruption
     resume: Path | None
 
 
-def make_data(cfg: DictConfig, source: Source, tok: Tokenizer, max_tokens: int) -> TranslationData:
+def make_data(
+    cfg: DictConfig, source: CorpusReader, tok: Tokenizer, max_tokens: int
+) -> TranslationData:
     """The data of a run; ``max_tokens`` in a batch on one device."""
     return TranslationData(
         source,
         tok,
-        Cleaning(**_plain(cfg.data.clean)),
+        PairFilter(**_plain(cfg.data.clean)),
         max_tokens,
         cfg.data.cache_dir,
         cfg.seed,
@@ -103,14 +109,16 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
 
     Wrong settings and missing files show first: preparing the data may take hours.
     """
-    cli.check_sections(cfg, "data.clean", "model", "tokenizer", "training", "search", "trainer")
+    hydra_app.check_sections(
+        cfg, "data.clean", "model", "tokenizer", "training", "search", "trainer"
+    )
     _check_numbers(cfg)
     resume = resume_path(run_dir, None if cfg.ckpt is None else str(cfg.ckpt))
-    cleaning = Cleaning(**_plain(cfg.data.clean))
+    cleaning = PairFilter(**_plain(cfg.data.clean))
     shape = _plain(cfg.model)
     compiled = _check_compile(shape.pop("compile"))
     found = None if resume is None else checkpoint.read(resume)
-    parent = beginning.find_parent(cfg, resume, found)
+    parent = initialization.find_pretrained(cfg, resume, found)
     if parent is not None:
         shape |= parent.shape
         OmegaConf.update(cfg, "model", shape, force_add=True)  # config.yaml has what is trained
@@ -131,11 +139,13 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     with torch.device("meta"):  # checks the numbers, takes no memory
         stand_in = SimpleNamespace(vocab_size=4, encode=lambda _: [])
         TranslationModule(cast("Tokenizer", stand_in), **options)
-    source = make_source(_plain(cfg.data))
+    source = make_reader(_plain(cfg.data))
     for split in ("train", "validation"):
         source.identity(split)
 
-    saving = Saving(run_dir / "checkpoints", cfg.validate_every, cfg.checkpoint_every, cfg.average)
+    saving = CheckpointCallback(
+        run_dir / "checkpoints", cfg.validate_every, cfg.checkpoint_every, cfg.average
+    )
     interruption = Interruption()
     trainer = _trainer(cfg, run_dir, [saving, Progress(), interruption])
     accumulate, max_tokens = split_step(
@@ -143,8 +153,8 @@ def set_up(cfg: DictConfig, run_dir: Path) -> Run:
     )
     trainer.accumulate_grad_batches = accumulate
 
-    tok = beginning.get_tokenizer(cfg, source, resume, parent)
-    settle_memory()
+    tok = initialization.get_tokenizer(cfg, source, resume, parent)
+    tune_malloc_for_setup()
     pl.seed_everything(cfg.seed, verbose=False)
     module = TranslationModule(tok, **options)
     if parent is not None and parent.loaded is not None:
@@ -179,13 +189,13 @@ def _check_numbers(cfg: DictConfig) -> None:
         }
     )
     tokenizer.check_dropout(cfg.tokenizer.bpe_dropout)
-    noise.check(cfg.data.noise)
+    augmentation.check_noise(cfg.data.noise)
     if type(cfg.seed) is not int or not 0 <= cfg.seed < 2**32:
         raise ValueError(f"seed={cfg.seed!r}: must be a whole number from 0 to {2**32 - 1}")
     if type(cfg.data.workers) is not int or cfg.data.workers < 0:
         raise ValueError(f"data.workers={cfg.data.workers!r}: must be a whole number of at least 0")
     for name in ("limit", "validation_limit"):
-        corpus.check_limit(cfg.data[name], f"data.{name}")
+        preprocessing.check_limit(cfg.data[name], f"data.{name}")
 
 
 def _check_compile(value: Any) -> bool:
@@ -222,10 +232,10 @@ def _trainer(cfg: DictConfig, run_dir: Path, callbacks: list[pl.Callback]) -> pl
         "logger": [csv, tensorboard],
         "accumulate_grad_batches": 1,  # set from tokens_per_step once the devices are known
         "check_val_every_n_epoch": None,
-        "val_check_interval": NEVER,  # Saving knows when
+        "val_check_interval": NO_VALIDATION,  # Saving knows when
         "use_distributed_sampler": False,  # the sampler deals out batches to the ranks itself
         "num_sanity_val_steps": 0,
-        "plugins": [WholeFiles()],
+        "plugins": [AtomicCheckpointIO()],
         "enable_checkpointing": False,  # Saving does it
         "enable_progress_bar": False,  # Progress does it
         "enable_model_summary": False,
@@ -274,7 +284,7 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     if resume is not None:
         log.info(f"resuming from {resume}")
     try:
-        with interruption.listening(trainer, module):
+        with interruption.install_handlers(trainer, module):
             trainer.fit(module, data, ckpt_path=resume)
             # A request after the last step that reads them, or on another rank.
             module.stopped = module.stopped or not trainer.strategy.reduce_boolean_decision(
@@ -295,7 +305,7 @@ def train(cfg: DictConfig, run: Run, run_dir: Path) -> int:
     finally:
         kill_workers()
     if module.stopped:
-        log.warning(f"interrupted at step {trainer.global_step:,}; {going_on()}")
+        log.warning(f"interrupted at step {trainer.global_step:,}; {resume_hint()}")
     # Lightning kills rank 0, maybe while it still writes, when another rank ends with an error.
     trainer.strategy.barrier()
     if dist.is_initialized():
@@ -377,24 +387,26 @@ def set_up_logging() -> None:
     log.handlers = [logging.StreamHandler(sys.stdout)]
 
 
-@hydra.main(version_base="1.3", config_path=cli.CONF, config_name="train")
+@hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
-    run_dir = cli.run_folder()
+    run_dir = hydra_app.run_folder()
     if sweep.is_sweep():
-        with cli.setting_up("mt.train", run_dir, *USER_ERRORS):
+        with hydra_app.setting_up("mt.train", run_dir, *USER_ERRORS):
             return sweep.run_job(cfg, run_dir)
     set_up_logging()
     if _rank() != 0:
-        cli.remove_empty(run_dir)  # started apart, this rank has made one that rank 0 may not use
-        end_with_parent()
+        hydra_app.remove_empty(
+            run_dir
+        )  # started apart, this rank has made one that rank 0 may not use
+        exit_with_parent()
     elif SWEEP in os.environ:
-        end_with_parent(int(os.environ[SWEEP]))  # else it might come to train beside its successor
-    with cli.setting_up("mt.train", run_dir, *USER_ERRORS):
+        exit_with_parent(int(os.environ[SWEEP]))  # else it might come to train beside its successor
+    with hydra_app.setting_up("mt.train", run_dir, *USER_ERRORS):
         run = set_up(cfg, run_dir)
-    with cli.user_errors("mt.train", OSError):  # a full disk: what was saved before is whole
+    with hydra_app.user_errors("mt.train", OSError):  # a full disk: what was saved before is whole
         status = train(cfg, run, run_dir)
     sys.exit(status)
 
 
 if __name__ == "__main__":
-    cli.start("mt.train", main)
+    hydra_app.start("mt.train", main)

@@ -17,12 +17,13 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mt import checkpoint, errors
-from mt.files import ResumableFile, Stream, count_lines, read_blocks
-from mt.precision import PRECISIONS
-from mt.search import SearchOptions
-from mt.translation import Translation
-from mt.translator import Translator, check_batch_size
+from mt.inference.linear import PRECISIONS
+from mt.inference.options import SearchOptions, load_search_defaults
+from mt.inference.translation import Translation
+from mt.inference.translator import Translator, check_batch_size
+from mt.model import checkpoint
+from mt.utils import console
+from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
 
 OPTIONS = {  # of SearchOptions, and what --help says
     "beam_size": "hypotheses kept; 1 is greedy (default: the model's own, else 4)",
@@ -175,10 +176,10 @@ def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
 def load(args: argparse.Namespace) -> Translator:
     if args.engine == "mt":
         return Translator.load(args.model, args.device, args.precision, args.workers)
-    from mt.exports import install
+    from mt.export import install
 
     try:
-        from mt.exports.ctranslate2 import Engine
+        from mt.export.ctranslate2 import Engine
 
         return Engine(args.model[0], args.device, args.precision, args.workers)
     except ImportError as error:
@@ -217,8 +218,8 @@ def open_output(
 def run(args: argparse.Namespace) -> None:
     check_batch_size(args.batch_size)
     asked = args.model or [None]
-    args.model = [str(checkpoint.find(name)) for name in asked]
-    own = checkpoint.own_options(args.model[0])
+    args.model = [str(checkpoint.resolve_model_path(name)) for name in asked]
+    own = load_search_defaults(args.model[0])
     options = search_options(args, own)  # wrong ones show at once
     for name, path in zip(asked, args.model, strict=True):
         if name == "latest":
@@ -316,7 +317,7 @@ def main(argv: list[str] | None = None) -> int:
             remedy = "give a smaller --batch-size or --beam-size"
             raise ValueError(f"out of memory: {remedy}") from error
 
-    return errors.status("mt.translate", run_or_say_why)
+    return console.status("mt.translate", run_or_say_why)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from mt import checkpoint, errors
-from mt.checkpoint import LoadedModel
+from mt.model import checkpoint
+from mt.model.checkpoint import LoadedModel
+from mt.utils import console
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         print(f"{args.output}: the mean of {len(args.paths)}")
 
-    return errors.status("average_checkpoints", run)
+    return console.status("average_checkpoints", run)
 
 
 def check_alike(one: LoadedModel, other: LoadedModel) -> None:

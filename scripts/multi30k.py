@@ -43,10 +43,11 @@ from typing import Any
 from benchmarking import command_line, machine, setting, table
 from multi30k_data import LC, NAMES, RAW, prefix, prepare_data, remember
 
-from mt import checkpoint, metrics, report
-from mt.search import SearchOptions
-from mt.sources import read_lines
-from mt.translator import Translator
+from mt.evaluation import metrics, report
+from mt.inference.options import SearchOptions
+from mt.inference.translator import Translator
+from mt.model import checkpoint
+from mt.utils.line_io import read_lines
 
 BEAMS, ALPHAS = (5, 10), (0.6, 1.0, 1.4, 1.8, 2.2)  # tried on the validation split
 WITH_NEXT = "with the next alphas"  # the mean that chooses
@@ -218,7 +219,7 @@ def tune(job: Job) -> list[dict[str, Any]]:
     from text to text.
     """
     file, model = job.run / "tuning.json", checkpoint.digest(job.run / "model")
-    measure = metrics.measures("de", tokenized=job.form == LC)[0]
+    measure = metrics.metric_specs("de", tokenized=job.form == LC)[0]
     if file.exists():
         before = json.loads(file.read_text("utf-8"))
         if before["model_sha256"] == model:

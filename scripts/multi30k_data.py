@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mt import metrics, report
-from mt.sources import Files, Hub, Source
+from mt.data.readers import CorpusReader, FileReader, HubReader
+from mt.evaluation import metrics, report
 
 HUB = "bentrevett/multi30k"
 RAW, LC = "raw", "lc.norm.tok"
@@ -29,9 +29,9 @@ def prepare_data(source: Path | None, folder: Path) -> None:
 
 
 def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, str]]:
-    raw: Source = Hub(HUB)
+    raw: CorpusReader = HubReader(HUB)
     if source is not None:
-        raw, given = (Files(**{split: prefix(source, NAMES[split], f)}) for f in (RAW, form))
+        raw, given = (FileReader(**{split: prefix(source, NAMES[split], f)}) for f in (RAW, form))
         if any(source.glob(f"{NAMES[split]}.{LC}.de*")):
             return given.pairs(split)
     if form == RAW:

@@ -8,20 +8,22 @@ The run of the same settings then starts at once: on a cluster, the hours with G
 import hydra
 from omegaconf import DictConfig
 
-from mt import beginning, cli, train
-from mt.sources import make_source
+from mt import train
+from mt.data.readers import make_reader
+from mt.training import initialization
+from mt.utils import hydra_app
 
 
-@hydra.main(version_base="1.3", config_path=cli.CONF, config_name="train")
+@hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
-    cli.remove_empty(cli.run_folder())  # there is no run
+    hydra_app.remove_empty(hydra_app.run_folder())  # there is no run
     train.set_up_logging()
-    with cli.user_errors("prepare_data", *train.USER_ERRORS):
-        source = make_source(cfg.data)
-        parent = beginning.find_parent(cfg, None, None)
-        tokenizer = beginning.get_tokenizer(cfg, source, None, parent)
+    with hydra_app.user_errors("prepare_data", *train.USER_ERRORS):
+        source = make_reader(cfg.data)
+        parent = initialization.find_pretrained(cfg, None, None)
+        tokenizer = initialization.get_tokenizer(cfg, source, None, parent)
         train.make_data(cfg, source, tokenizer, cfg.data.max_tokens).prepare_data()
 
 
 if __name__ == "__main__":
-    cli.start("prepare_data", main)
+    hydra_app.start("prepare_data", main)

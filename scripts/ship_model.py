@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 
-from mt import checkpoint, errors
-from mt.search import SearchOptions
+from mt.inference.options import SearchOptions
+from mt.model import checkpoint
+from mt.utils import console
 
 MOST = 20_000_000  # bytes of weights that a clone should have to fetch
 
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         print(f"{args.output}: {size / 1e6:.1f} MB of weights")
 
-    return errors.status("ship_model", run)
+    return console.status("ship_model", run)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from mt import checkpoint, phrasebook, translate
-from mt import tokenizer as tokenizers
-from mt.model import Transformer
-from mt.tokenizer import Tokenizer
-from mt.translator import Translator
+from mt import translate
+from mt.data import phrasebook
+from mt.data import tokenizer as tokenizers
+from mt.data.tokenizer import Tokenizer
+from mt.inference.translator import Translator
+from mt.model import checkpoint
+from mt.model.transformer import Transformer
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
@@ -198,7 +200,7 @@ def run_module(
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train.en, train.de, valid.en, valid.de and a tokenizer, bpe.model."""
-    from training import PAIRS
+    from train_helpers import PAIRS
 
     folder = tmp_path_factory.mktemp("corpus")
     for name, pairs in (("train", PAIRS), ("valid", PAIRS[:20])):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from conftest import MAX_LENGTH, PAIRS, VOCAB_SIZE, Done, write_lines
 
-from mt import checkpoint
+from mt.model import checkpoint
 
 ROOT = Path(checkpoint.__file__).parents[1]
 TRAIN = {

@@ -16,9 +16,11 @@ import sacremoses
 import torch
 from conftest import MAX_LENGTH, PAIRS, Done, write_lines
 
-from mt import checkpoint, metrics, phrasebook, pictures, report
-from mt import tokenizer as tokenizers
-from mt.translator import Translator
+from mt.data import phrasebook
+from mt.data import tokenizer as tokenizers
+from mt.evaluation import metrics, plots, report
+from mt.inference.translator import Translator
+from mt.model import checkpoint
 
 ROOT = Path(checkpoint.__file__).parents[1]
 RunModule = Callable[..., Done]
@@ -38,7 +40,7 @@ FILES = [
 def _quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """tests/test_pictures.py draws real ones."""
     for name in ("draw_evaluation", "draw_comparison"):
-        monkeypatch.setattr(pictures, name, lambda path, *_: path.write_bytes(b"picture"))
+        monkeypatch.setattr(plots, name, lambda path, *_: path.write_bytes(b"picture"))
 
 
 @pytest.fixture
@@ -519,7 +521,7 @@ def test_a_training_checkpoint_is_a_model(
 def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
     evaluate: RunModule, tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "SHIPPED", model_folder)
+    monkeypatch.setattr(checkpoint, "BUNDLED_MODEL", model_folder)
     assert evaluate("model_path=null", "search.beam_size=1", "limit=1").code == 0
     assert read_report(tmp_path)["model"] == "mt/everyday"  # wherever that is installed
     for age, name in ((9, "old"), (1, "new")):

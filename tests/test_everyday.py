@@ -4,10 +4,12 @@ import re
 
 import pytest
 
-from mt import checkpoint, metrics, phrasebook
-from mt.translator import Translator
+from mt.data import phrasebook
+from mt.evaluation import metrics
+from mt.inference.translator import Translator
+from mt.model import checkpoint
 
-FOLDER = checkpoint.SHIPPED
+FOLDER = checkpoint.BUNDLED_MODEL
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from conftest import PAIRS, Done, babbler
 
-from mt import checkpoint, files, translate
-from mt.tokenizer import Tokenizer
+from mt import translate
+from mt.data.tokenizer import Tokenizer
+from mt.model import checkpoint
+from mt.utils import line_io
 
 ROOT = Path(translate.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -24,7 +26,7 @@ Translate = Callable[..., Done]
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BLOCK", 4)
+    monkeypatch.setattr(line_io, "BLOCK", 4)
 
 
 def text(lines: list[str]) -> bytes:
@@ -202,9 +204,7 @@ def waiting(
     model_folder: Path, whole: bytes, tmp_path: Path
 ) -> Iterator[Callable[[], subprocess.Popen]]:
     """A process that has translated two blocks of a pipe and waits for the rest of the third."""
-    program = (
-        "import sys, mt.files; mt.files.BLOCK = 4; from mt.translate import main; sys.exit(main())"
-    )
+    program = "import sys, mt.utils.line_io; mt.utils.line_io.BLOCK = 4; from mt.translate import main; sys.exit(main())"
     arguments = ["--model", str(model_folder), "--beam-size", "1", "--output", "out"]
     # What a job in the background starts, as these tests may be, would ignore Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

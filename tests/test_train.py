@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 import torch
 from omegaconf import OmegaConf
-from training import PAIRS, arguments, assert_same_weights, metrics, run, start, weights
+from train_helpers import PAIRS, arguments, assert_same_weights, metrics, run, start, weights
 
-from mt import checkpoint, train
-from mt.model import Transformer
-from mt.module import TranslationModule
-from mt.translator import Translator
+from mt import train
+from mt.inference.translator import Translator
+from mt.model import checkpoint
+from mt.model.transformer import Transformer
+from mt.training.lightning_module import TranslationModule
 
 
 def test_a_small_model_learns_end_to_end(

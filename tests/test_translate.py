@@ -15,8 +15,11 @@ import pytest
 import torch
 from conftest import Done
 
-from mt import checkpoint, files, search, translate
-from mt.translator import Translator
+from mt import translate
+from mt.inference import beam_search
+from mt.inference.translator import Translator
+from mt.model import checkpoint
+from mt.utils import line_io
 
 ROOT = Path(translate.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -101,7 +104,7 @@ def test_ten_thousand_blank_lines(greedy: Translate) -> None:
 def test_blocks_keep_their_order(
     greedy: Translate, expected: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK", 3)
+    monkeypatch.setattr(line_io, "BLOCK", 3)
     lines = ["a door", "", "bear", "the key", "an apple", "", "", "friend"]
     done = greedy("--batch-size", "2", stdin="\n".join(lines).encode())
     assert done.out.split("\n") == [*expected(lines), ""]
@@ -193,7 +196,7 @@ def test_a_failure_of_the_input_is_told() -> None:
 
     def read() -> None:
         try:
-            list(files.read_blocks(io.BufferedReader(Broken()), "disk"))
+            list(line_io.read_blocks(io.BufferedReader(Broken()), "disk"))
         except OSError as error:
             failures.append(error)
 
@@ -234,7 +237,7 @@ def test_n_best_gives_number_score_and_text(run_translate: Translate, model_fold
 def test_line_numbers_go_on_from_block_to_block(
     greedy: Translate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK", 2)
+    monkeypatch.setattr(line_io, "BLOCK", 2)
     done = greedy("--n-best", "1", stdin=b"a\nb\nc\nd\ne\n")
     assert [line.split("\t")[0] for line in done.out.splitlines()] == ["1", "2", "3", "4", "5"]
 
@@ -252,9 +255,9 @@ def test_alpha_and_beam_size_reach_the_search(
 ) -> None:
     seen = []
     monkeypatch.setattr(
-        "mt.translator.search",
+        "mt.inference.translator.search",
         lambda model, src, options, begin: (
-            seen.append(options) or search.search(model, src, options, begin)
+            seen.append(options) or beam_search.search(model, src, options, begin)
         ),
     )
     assert run_translate("--model", model_folder, "a").code == 0
@@ -273,9 +276,9 @@ def test_a_model_may_say_how_to_search(
     file.write_text(json.dumps({**config, "search": {"beam_size": 3, "alpha": 1.2}}))
     seen = []
     monkeypatch.setattr(
-        "mt.translator.search",
+        "mt.inference.translator.search",
         lambda model, src, options, begin: (
-            seen.append(options) or search.search(model, src, options, begin)
+            seen.append(options) or beam_search.search(model, src, options, begin)
         ),
     )
     assert run_translate("--model", "own", "a").code == 0
@@ -297,7 +300,7 @@ def test_a_model_may_say_how_to_search(
 def test_an_output_of_another_search_does_not_go_on(
     run_translate: Translate, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK", 2)
+    monkeypatch.setattr(line_io, "BLOCK", 2)
     shutil.copytree(model_folder, tmp_path / "own")
     (tmp_path / "in").write_text("a\nb\nc\nd\n")
     arguments = ("--model", "own", "--input", "in", "--output", "out", "--resume")
@@ -306,8 +309,8 @@ def test_an_output_of_another_search_does_not_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        calls = iter([search.search])
-        patch.setattr("mt.translator.search", lambda *a: next(calls, stopped)(*a))
+        calls = iter([beam_search.search])
+        patch.setattr("mt.inference.translator.search", lambda *a: next(calls, stopped)(*a))
         assert run_translate(*arguments).code == 130
     file = tmp_path / "own" / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "search": {"alpha": 1.2}}))
@@ -323,7 +326,7 @@ def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(checkpoint, "SHIPPED", model_folder)
+    monkeypatch.setattr(checkpoint, "BUNDLED_MODEL", model_folder)
     loaded = checkpoint.load(model_folder)
     for age, name in ((200, "old"), (100, "new"), (300, "older")):
         folder = tmp_path / "outputs" / name / "run" / "model"
@@ -347,7 +350,7 @@ def test_without_a_model_it_is_said_how_to_get_one(
 ) -> None:
     latest = run_translate("--model", "latest", "the bear")
     assert_error(latest, "no model folder under outputs/: .*make quickstart")
-    monkeypatch.setattr(checkpoint, "SHIPPED", tmp_path / "gone")
+    monkeypatch.setattr(checkpoint, "BUNDLED_MODEL", tmp_path / "gone")
     assert_error(run_translate("the bear"), "gone is missing: name a model")
     assert names(tmp_path) == []
 

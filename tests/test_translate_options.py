@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from conftest import PAIRS, Done, babbler, write_lines
 
-from mt import checkpoint, files, translate
-from mt.search import SearchOptions
-from mt.tokenizer import Tokenizer
-from mt.translator import Translator
+from mt import translate
+from mt.data.tokenizer import Tokenizer
+from mt.inference.options import SearchOptions
+from mt.inference.translator import Translator
+from mt.model import checkpoint
+from mt.utils import line_io
 
 Translate = Callable[..., Done]
 LINES = [pair[0] for pair in PAIRS[:6]]
@@ -189,7 +191,7 @@ def test_attention_has_a_row_for_each_piece(run: Translate) -> None:
 def test_scores_of_given_translations(
     run: Translate, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK", 4)
+    monkeypatch.setattr(line_io, "BLOCK", 4)
     write_lines(tmp_path / "in", LINES)
     write_lines(tmp_path / "out", GERMAN)
     done = run("--input", "in", "--score", "out")
@@ -214,7 +216,7 @@ def test_as_many_translations_as_sources(
     number: int,
     message: str,
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK", 4)
+    monkeypatch.setattr(line_io, "BLOCK", 4)
     write_lines(tmp_path / "in", LINES)
     write_lines(tmp_path / "scored", ["der Bär"] * number)
     assert_refused(run("--input", "in", "--score", "scored"), f"scored: {message}")
@@ -227,10 +229,10 @@ def test_a_resumed_score_pairs_the_right_lines(
     write_lines(tmp_path / "scored", GERMAN)
     flags = ("--score", "scored", "--output", "out")
     expected = run("--input", "in", "--score", "scored").out
-    monkeypatch.setattr(files, "BLOCK", 4)
+    monkeypatch.setattr(line_io, "BLOCK", 4)
     (tmp_path / "bad").write_bytes((tmp_path / "in").read_bytes()[:-3] + b"\xff")
     assert run("--input", "bad", *flags).code == 2
-    monkeypatch.setattr(files, "BLOCK", 6)  # what is kept ends within a block
+    monkeypatch.setattr(line_io, "BLOCK", 6)  # what is kept ends within a block
     write_lines(tmp_path / "scored", GERMAN[:5])
     assert_refused(run("--input", "in", *flags, "--resume"), "begun with score=")
     write_lines(tmp_path / "scored", GERMAN)
@@ -301,5 +303,5 @@ def test_too_little_memory_is_one_line(run: Translate, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 GB")
 
-    monkeypatch.setattr("mt.translator.search", fail)
+    monkeypatch.setattr("mt.inference.translator.search", fail)
     assert_refused(run("bear"), "out of memory: give a smaller --batch-size or --beam-size")

@@ -1,0 +1,245 @@
+"""Byte-pair encoding shared by both languages (5.1), by SentencePiece: text in, ids out."""
+
+import io
+import json
+import os
+import re
+import unicodedata
+import zipfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from mt.data.special_ids import BOS, EOS, PAD, SPECIAL_IDS, UNK
+
+
+def check_dropout(bpe_dropout: float) -> None:
+    """ValueError when it is not a chance that leaves some merges."""
+    if not isinstance(bpe_dropout, int | float) or not 0 <= bpe_dropout < 1:
+        raise ValueError(
+            f"bpe_dropout={bpe_dropout!r}: must be a number from 0 up to, not including, 1"
+        )
+
+
+class Tokenizer:
+    """A trained SentencePiece model.
+
+    ``proto`` is the content of a ``.model`` file: the tokenizer travels as these bytes.
+    Raises ValueError when they are not a SentencePiece model with this project's special ids.
+    """
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+        self._processor = p = _processor(proto)
+        found = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
+        if found != SPECIAL_IDS:
+            raise ValueError(
+                f"a SentencePiece model with pad, unk, bos, eos = {found}; it must be trained "
+                f"with {SPECIAL_IDS}, as scripts/train_tokenizer.py does"
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
+        """Read a ``.model`` file; OSError or ValueError names it when that fails."""
+        content = Path(path).read_bytes()
+        try:
+            return PairTokenizer(content) if content.startswith(b"PK") else cls(content)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @property
+    def vocab_size(self) -> int:
+        return self._processor.vocab_size()
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
+        return self._processor.encode([_one_line(sentence) for sentence in sentences])
+
+    def encode_target(self, sentences: list[str]) -> list[list[int]]:
+        """As ``encode``, of sentences in the target language."""
+        return self.encode(sentences)
+
+    def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
+        """As ``encode``, but each merge of pieces is left out with probability ``dropout``.
+
+        BPE-dropout (Provilkov et al. 2020): words come in ever other pieces, none of which is
+        rare, and more of them. The same ``seed``, below 2**32, gives the same pieces.
+        """
+        # SentencePiece seeds each of its threads once, when it begins: a list has a new one.
+        sentencepiece.set_random_generator_seed(seed)
+        return self._processor.encode(
+            [_one_line(sentence) for sentence in sentences],
+            enable_sampling=True,
+            alpha=dropout,
+            nbest_size=-1,
+            num_threads=1,
+        )
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        """The text of each list of ids; special ids leave no trace."""
+        return self._processor.decode([[i for i in row if i not in SPECIAL_IDS] for row in ids])
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The vocabulary's spelling of each id; a piece that begins a word starts with U+2581."""
+        return [self._processor.id_to_piece(i) for i in ids]
+
+
+class PairTokenizer(Tokenizer):
+    """Two SentencePiece models and one vocabulary over both, as Marian's models have them.
+
+    A source is split by the first model, a translation joined by the second; ``pieces`` is the
+    vocabulary, our special ones first. ``proto`` is a zip of the three.
+    """
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+        try:
+            with zipfile.ZipFile(io.BytesIO(proto)) as content:
+                models = [content.read(name) for name in ("source.spm", "target.spm")]
+                self._pieces: list[str] = json.loads(content.read("pieces.json"))
+            self._source, self._target = map(_processor, models)
+        except (zipfile.BadZipFile, KeyError, ValueError):
+            raise ValueError("not a pair of SentencePiece models, or a damaged one") from None
+        self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+
+    @classmethod
+    def make(cls, source: bytes, target: bytes, pieces: list[str]) -> "PairTokenizer":
+        """Of two ``.spm`` files and the vocabulary, special pieces first."""
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as content:
+            for name, data in (
+                ("source.spm", source),
+                ("target.spm", target),
+                ("pieces.json", json.dumps(pieces, ensure_ascii=False).encode()),
+            ):
+                content.writestr(zipfile.ZipInfo(name), data)  # of no date: equal bytes
+        return cls(stream.getvalue())
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        return self._encode(self._source, sentences)
+
+    def encode_target(self, sentences: list[str]) -> list[list[int]]:
+        return self._encode(self._target, sentences)
+
+    def _encode(self, processor: Any, sentences: list[str]) -> list[list[int]]:
+        rows = processor.encode([_one_line(text) for text in sentences], out_type=str)
+        return [[self._ids.get(piece, UNK) for piece in row] for row in rows]
+
+    def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
+        raise ValueError("a tokenizer that was imported cannot leave merges out")
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        rows = [[self._pieces[i] for i in row if i not in SPECIAL_IDS] for row in ids]
+        # A piece that the source's model alone has stays as it is spelled.
+        return [self._target.decode_pieces(row).replace("▁", " ").strip() for row in rows]
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self._pieces[i] for i in ids]
+
+
+def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(proto)
+    except RuntimeError:
+        raise ValueError("not a SentencePiece model, or a damaged one") from None
+    return processor
+
+
+def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
+    """Learn a BPE vocabulary of exactly ``vocab_size`` pieces, special ids included.
+
+    Every character of the data gets a piece; text is normalised by NFKC. BPE depends on how often
+    each word occurs and on nothing else, so the words are counted as the text goes by: it is never
+    in memory as a whole, and none of it is left out.
+
+    Raises ValueError when the data cannot support ``vocab_size``, naming the bound that it can.
+    """
+    if type(vocab_size) is not int or vocab_size < 1:
+        raise ValueError(f"vocab_size={vocab_size!r}: must be a whole number of at least 1")
+    words: Counter[str] = Counter()
+    for sentence in sentences:
+        words.update(_one_line(sentence).split(" "))
+    words.pop("", None)
+    if not words:
+        raise ValueError("no text to train a tokenizer on: every line is empty")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(f"{word}\t{count}" for word, count in words.items()),
+            input_format="tsv",
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            character_coverage=1.0,
+            normalization_rule_name="nfkc",
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            max_sentence_length=65536,  # bytes of a word
+            num_threads=16,  # written into the model: a fixed number makes equal files everywhere
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(_explain(str(error), vocab_size)) from None
+    return Tokenizer(model.getvalue())
+
+
+def _one_line(text: str) -> str:
+    """White space of any kind becomes a blank, a lone surrogate (not UTF-8) a question mark.
+
+    Control and zero-width characters, soft hyphens and byte order marks among them, go.
+    """
+    text = " ".join(text.split())
+    if not text.isprintable():
+        text = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _explain(message: str, vocab_size: int) -> str:
+    """SentencePiece's failed check, in words for the user."""
+    if found := re.search(r"set it to a value <= (\d+)", message):
+        return (
+            f"vocab_size={vocab_size}: too large for this training text, "
+            f"which supports at most {found[1]}"
+        )
+    if vocab_size < len(SPECIAL_IDS):
+        return (
+            f"vocab_size={vocab_size}: too small, the special pieces alone are {len(SPECIAL_IDS)}"
+        )
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"vocab_size={vocab_size}: too small, the characters of this training text "
+            f"and the special pieces alone are {found[1]}"
+        )
+    return f"SentencePiece could not train a vocabulary of {vocab_size}: {message}"
+
+
+def save(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:
+    """Write ``path`` (NAME.model) and, for readers, the list of its pieces beside it, NAME.vocab.
+
+    Each file appears whole or not at all; the model comes last, so that whoever waits for it
+    finds both.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
+    contents = {
+        path.with_suffix(".vocab"): ("\n".join(pieces) + "\n").encode(),
+        path: tokenizer.proto,
+    }
+    for target, content in contents.items():
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            partial.write_bytes(content)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)

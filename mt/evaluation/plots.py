@@ -1,0 +1,258 @@
+"""A page of pictures for an evaluation and one for a comparison, when matplotlib is installed."""
+
+import csv
+import logging
+import math
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mt.evaluation.report import search_name, split_signature
+
+log = logging.getLogger("mt.evaluate")
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # Okabe and Ito's
+GREY = "#bbbbbb"
+
+Curves = dict[str, list[tuple[int, float]]]  # name -> (step, value)
+
+
+def learning_curves(model: Path) -> Curves:
+    """train_nll, val_nll (nats a token) and val_bleu of the run in which the model's folder lies.
+
+    A step is how many updates the model had. A run that was resumed has a log for each start; what
+    a later one has done again replaces the earlier. mean_nll and mean_bleu are the one validation
+    of the averaged model, in the last log. Empty when there are no logs.
+    """
+    run = model.parent.parent if model.parent.name == "checkpoints" else model.parent
+    logs = _logs(run / "logs")
+    names = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
+    curves: Curves = {name: [] for name in names}
+    for path in logs:
+        rows = _read(path)
+        begin = min((step for step, _ in rows), default=math.inf)
+        for name in names:
+            kept = [p for p in curves[name] if p[0] < begin and not name.startswith("mean")]
+            curves[name] = kept + [(step, row[name]) for step, row in rows if name in row]
+    for name in ("val_nll", "val_bleu"):  # Lightning counts their update behind them
+        curves[name] = [(step + 1, value) for step, value in curves[name]]
+    return {name: points for name, points in curves.items() if points}
+
+
+def _logs(folder: Path) -> list[Path]:
+    numbers = {
+        int(match[1]): path
+        for path in folder.glob("version_*/metrics.csv")
+        if (match := re.fullmatch(r"version_(\d+)", path.parent.name))
+    }
+    return [numbers[number] for number in sorted(numbers)]
+
+
+def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
+    """(step, values) of the rows of a log; what is no number is left out."""
+    rows = []
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        for row in csv.DictReader(line.replace("\0", "") for line in stream):
+            values = {name: _number(text) for name, text in row.items()}
+            values = {name: value for name, value in values.items() if math.isfinite(value)}
+            if values.get("val_ppl", 0) > 0:
+                values["val_nll"] = math.log(values["val_ppl"])
+            if values.get("val_of_mean"):
+                for name in values.keys() & {"val_nll", "val_bleu"}:
+                    values[name.replace("val", "mean")] = values.pop(name)
+            if "step" in values:
+                rows.append((int(values["step"]), values))
+    return rows
+
+
+def _number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        return math.nan
+
+
+def draw_evaluation(
+    path: Path, report: dict[str, Any], sentences: Sequence[list[dict[str, Any]]], curves: Curves
+) -> None:
+    """Learning curves, BLEU by length and the distribution of chrF; ``sentences`` of each run."""
+    figure = _figure(path, rows=2 if curves else 1)
+    if figure is None:
+        return
+    grid = figure.subplots(2 if curves else 1, 2, squeeze=False)
+    names = [search_name(run) for run in report["runs"]]
+    if curves:
+        _draw_loss(grid[0][0], curves)
+        _draw_validation(grid[0][1], curves)
+    buckets = [run["by_length"] for run in report["runs"]]
+    measure = report["runs"][0]["scores"][0]
+    values = [[b["scores"][measure["name"]] for b in run] for run in buckets]
+    _draw_lengths(grid[-1][0], buckets[0], names, values, measure)
+    chrf = [[row["chrf"] for row in rows] for rows in sentences]
+    signature = report["runs"][0]["sentence_signatures"]["chrf"]
+    _draw_distribution(grid[-1][1], names, chrf, signature)
+    _title(figure, f"{report['model']} on {report['data']}")
+    _save(figure, path)
+
+
+def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
+    """Scores with their intervals, differences of sentences, BLEU by length of both systems."""
+    figure = _figure(path, rows=2)
+    if figure is None:
+        return
+    grid = figure.subplot_mosaic([["scores", "scores"], ["sentences", "lengths"]])
+    # From 0 to 100, as COMET is not.
+    shown = [score for score in comparison["scores"] if score["name"] != "COMET"]
+    _draw_intervals(grid["scores"], shown)
+    _draw_differences(grid["sentences"], comparison["sentence_chrf"])
+    buckets = comparison["by_length"]
+    measure = comparison["scores"][0]
+    values = [[bucket[side][measure["name"]] for bucket in buckets] for side in "ab"]
+    signature, _ = split_signature(measure["signature"])
+    _draw_lengths(grid["lengths"], buckets, ["A", "B"], values, measure | {"signature": signature})
+    sides = [
+        f"{side.upper()}: {comparison[side]['model']}, {comparison[side]['search']}"
+        for side in "ab"
+    ]
+    _title(figure, "\n".join([*sides, f"on {comparison['data']}"]))
+    _save(figure, path)
+
+
+def _figure(path: Path, rows: int) -> Any:
+    """None, and one line that says why, without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        log.warning(f"{path} is not drawn: the extra 'pictures' is missing: pip install matplotlib")
+        return None
+    return Figure(figsize=(12, 4.2 * rows + 0.6), dpi=110, layout="constrained")
+
+
+def _title(figure: Any, text: str) -> None:
+    """Dollar signs are such, not the marks of a formula; parse_math does not reach wrapped text."""
+    figure.suptitle(text.replace("$", r"\$"), wrap=True)
+
+
+def _save(figure: Any, path: Path) -> None:
+    partial = path.with_name(f".{path.name}")
+    figure.savefig(partial, format="png")
+    os.replace(partial, path)
+
+
+def _moving_mean(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """The mean of each value and those before it, a twentieth of all at most."""
+    size = max(1, len(points) // 20)
+    blocks = [points[max(0, i + 1 - size) : i + 1] for i in range(len(points))]
+    return [(block[-1][0], sum(value for _, value in block) / len(block)) for block in blocks]
+
+
+def _draw_validated(axes: Any, curves: Curves, score: str, label: str) -> None:
+    if points := curves.get(f"val_{score}"):
+        axes.plot(*zip(*points, strict=True), "o-", markersize=4, color=COLOURS[1], label=label)
+    if mean := curves.get(f"mean_{score}"):
+        style = {"linestyle": "", "marker": "*", "markersize": 11, "color": COLOURS[2]}
+        axes.plot(*mean[-1], label="mean of checkpoints", **style)
+
+
+def _draw_loss(axes: Any, curves: Curves) -> None:
+    if "train_nll" in curves:
+        raw, mean = curves["train_nll"], _moving_mean(curves["train_nll"])
+        axes.plot(*zip(*raw, strict=True), color=COLOURS[0], alpha=0.3, linewidth=0.8)
+        axes.plot(*zip(*mean, strict=True), color=COLOURS[0],
+                  label="training, with dropout (pale: single steps)")  # fmt: skip
+    _draw_validated(axes, curves, "nll", "validation")
+    axes.set(title="Learning: loss", xlabel="step", ylabel="negative log-likelihood, nats a token")
+    axes.legend()
+    axes.grid(alpha=0.3)
+
+
+def _draw_validation(axes: Any, curves: Curves) -> None:
+    if {"val_bleu", "mean_bleu"} & curves.keys():
+        _draw_validated(axes, curves, "bleu", "during training")
+        axes.legend(loc="lower right")
+    else:
+        axes.text(0.5, 0.5, "no validation in the logs", ha="center", transform=axes.transAxes)
+    axes.set(title="Learning: validation", xlabel="step", ylabel="sacreBLEU (13a), validation set")
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+
+
+def _draw_lengths(
+    axes: Any,
+    buckets: list[dict[str, Any]],
+    names: list[str],
+    values: list[list[float]],
+    measure: dict[str, Any],
+) -> None:
+    """A line a search over the lengths of sources; grey bars count the sentences."""
+    places = range(len(buckets))
+    counts = [bucket["sentences"] for bucket in buckets]
+    bars = axes.twinx()
+    bars.bar(places, counts, color=GREY, alpha=0.5, width=0.8)
+    bars.set_ylim(0, 2.5 * max(counts))  # below the lines, mostly
+    bars.set_yticks([])
+    for i, (name, line) in enumerate(zip(names, values, strict=True)):
+        axes.plot(places, line, "o-", label=name, color=COLOURS[i % len(COLOURS)])
+    axes.set_zorder(bars.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    axes.set_xticks(places, [f"{b['words']}\n{b['sentences']:,}" for b in buckets])
+    axes.set_ylim(0, 1.3 * max(1.0, *(max(line) for line in values)))
+    axes.set(xlabel="source length, words; below it and in grey: sentences", ylabel=measure["name"])
+    axes.set_title(f"By source length\n{measure['signature']}", fontsize=9)
+    axes.legend(loc="upper right")
+
+
+def _draw_distribution(
+    axes: Any, names: list[str], values: list[list[float]], signature: str
+) -> None:
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
+    for name, scores, colour in zip(names, values, colours, strict=True):
+        mean = sum(scores) / len(scores)
+        axes.hist(scores, bins=range(0, 101, 5), histtype="step", linewidth=1.6, color=colour,
+                  label=f"{name}: mean {mean:.1f}")  # fmt: skip
+        axes.axvline(mean, color=colour, linestyle=":", linewidth=1)
+    axes.set(xlabel="chrF of a sentence (dotted: mean)", ylabel="sentences", xlim=(0, 100))
+    axes.set_title(f"Distribution of sentence chrF\n{signature}", fontsize=9)
+    axes.legend(loc="best")
+
+
+def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
+    """A row a score: its signature, A, B with bars of 95%, and beside them p."""
+    rows = range(len(scores))
+    for row, score in zip(reversed(rows), scores, strict=True):
+        for side, offset, colour in (("a", 0.1, COLOURS[0]), ("b", -0.15, COLOURS[1])):
+            found = score[side]
+            axes.errorbar(found["mean"], row + offset, xerr=found["ci"], fmt="o", color=colour,
+                          capsize=4, label=side.upper() if row == 0 else None)  # fmt: skip
+        end = max(score[side]["mean"] + score[side]["ci"] for side in "ab")
+        p = score["p_value"]
+        label = "no p" if p is None else f"p = {p:.4f}"
+        axes.annotate(label, (end, row), (8, 0), va="center", fontsize=9,
+                      textcoords="offset points")  # fmt: skip
+        axes.text(0.01, row + 0.33, split_signature(score["signature"])[0], fontsize=7,
+                  color="#666666", transform=axes.get_yaxis_transform(), va="center")  # fmt: skip
+    axes.set_yticks(list(rows), [score["name"] for score in reversed(scores)])
+    axes.set_ylim(-0.5, len(scores) - 0.4)
+    axes.margins(x=0.2)
+    _, samples = split_signature(scores[0]["signature"])
+    axes.set(xlabel=f"mean and 95% of paired bootstrap samples, {samples} (TER: less is better)")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+
+
+def _draw_differences(axes: Any, wins: dict[str, Any]) -> None:
+    """Differences that are none are left out: they are most, and their bar would hide the rest."""
+    differences = wins["differences"]
+    reach = max(5.0, 5 * math.ceil(max(map(abs, differences)) / 5))
+    edges = [reach * i / 20 for i in range(-20, 21)]
+    axes.hist([d for d in differences if d < 0], bins=edges[:21], color=COLOURS[0])
+    axes.hist([d for d in differences if d > 0], bins=edges[20:], color=COLOURS[1])
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set(xlabel="chrF of B minus chrF of A, a sentence", ylabel="sentences")
+    axes.set_title(
+        f"A better: {wins['a_better']:,}, B better: {wins['b_better']:,}, "
+        f"equal (not drawn): {wins['equal']:,}\n{wins['signature']}",
+        fontsize=9,
+    )

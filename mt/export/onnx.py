@@ -1,0 +1,238 @@
+"""ONNX: ``encoder.onnx`` and ``decoder.onnx``, a step of the decoder with its cache.
+
+Needs onnx, onnxscript and onnxruntime, the optional extra ``onnx``.
+
+Shapes: N layers, R rows (a hypothesis each), S source length, T tokens so far, V vocabulary, h
+heads, width: that of a key and of a value, which is d_model / h. ``cross`` and ``past`` hold keys
+before values.
+
+- encoder: ``source`` [R, S], ending in eos and padded behind -> ``cross`` [N, 2, R, h, S, width].
+- decoder: ``token`` [R], ``source``, ``cross``, ``past`` [N, 2, R, h, T, width], T being 0 at first
+  -> ``logits`` [R, V], ``present`` [N, 2, R, h, T + 1, width]. The first token is bos; a
+  translation ends at eos. ``config.json`` has their ids.
+"""
+
+import json
+import logging
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mt.data.batch_sampler import pad
+from mt.data.special_ids import BOS, EOS, PAD, UNK
+from mt.data.tokenizer import Tokenizer
+from mt.export.common import OurTokens, check, never, positions
+from mt.inference.beam_search import search
+from mt.inference.options import SearchOptions, load_search_defaults
+from mt.model.checkpoint import LoadedModel
+
+PRECISIONS = ("float32",)
+
+
+def attend(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """[R, h, T, width] over [R, h, S, width] -> [R, T, h * width]; ``mask`` is added."""
+    scores = Q @ K.transpose(2, 3) / math.sqrt(Q.shape[-1])
+    scores = scores if mask is None else scores + mask
+    return (scores.softmax(dim=-1) @ V).transpose(1, 2).flatten(2)
+
+
+class Side(nn.Module):
+    """What encoder and decoder share: embedding, positions and heads."""
+
+    table: Tensor  # [positions, d_model]
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__()
+        self.model: Any = loaded.model
+        self.register_buffer("table", positions(loaded))
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids [R, T] -> [R, T, d_model] (3.4, 3.5)."""
+        scaled = self.model.embedding(ids) * math.sqrt(self.model.d_model)
+        return scaled + self.table[positions]
+
+    def heads(self, x: Tensor) -> Tensor:
+        """[R, T, h * width] -> [R, h, T, width]."""
+        return x.unflatten(2, (self.model.h, -1)).transpose(1, 2)
+
+    def mask(self, source: Tensor) -> Tensor:
+        """[R, S] -> [R, 1, 1, S]: 0 for a token, hardly any attention for padding."""
+        return (source == PAD)[:, None, None].float() * -1e9
+
+
+class Encoder(Side):
+    def forward(self, source: Tensor) -> Tensor:
+        mask = self.mask(source)
+        x = self.embed(source, torch.arange(source.shape[1]))
+        for layer in self.model.encoder:
+            Q, K, V = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
+            x = layer.add_norm[0].norm(x + layer.self_attention.W_O(attend(Q, K, V, mask)))
+            x = layer.add_norm[1].norm(x + layer.feed_forward(x))
+        cross = [
+            torch.stack([self.heads(y) for y in layer.cross_attention.W_KV(x).chunk(2, dim=-1)])
+            for layer in self.model.decoder
+        ]
+        return torch.stack(cross)
+
+
+class Decoder(Side):
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__(loaded)
+        self.register_buffer("never", never(loaded))
+
+    def forward(
+        self, token: Tensor, source: Tensor, cross: Tensor, past: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        mask = self.mask(source)
+        T = past.shape[4]
+        x = self.embed(token[:, None], torch.arange(T, T + 1))
+        present = []
+        for i, layer in enumerate(self.model.decoder):
+            Q, *new = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
+            cache = torch.cat((past[i], torch.stack(new)), dim=3)
+            present.append(cache)
+            x = layer.add_norm[0].norm(
+                x + layer.self_attention.W_O(attend(Q, cache[0], cache[1], None))
+            )
+            Q, K, V = self.heads(layer.cross_attention.W_Q(x)), cross[i, 0], cross[i, 1]
+            x = layer.add_norm[1].norm(x + layer.cross_attention.W_O(attend(Q, K, V, mask)))
+            x = layer.add_norm[2].norm(x + layer.feed_forward(x))
+        return self.model.project(x[:, 0]) + self.never, torch.stack(present)
+
+
+def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
+    """Into ``folder``, which is there and empty."""
+    check(loaded, "the export", imported=True)
+    model = loaded.model
+    config: dict[str, Any] = model.config
+    R, S, T, width = 2, 5, 3, config["d_k"]
+    source = torch.full((R, S), EOS)
+    source[0, S - 2 :] = PAD
+    cross = torch.zeros(config["N"], 2, R, model.h, S, width)
+    past = cross[:, :, :, :, :T].contiguous()
+    rows, length, steps = (torch.export.Dim(name) for name in ("rows", "length", "steps"))
+    by_source = {2: rows, 4: length}
+    _export(
+        Encoder(loaded),
+        {"source": (source, {0: rows, 1: length})},
+        ["cross"],
+        folder / "encoder.onnx",
+    )
+    _export(
+        Decoder(loaded),
+        {
+            "token": (torch.full((R,), EOS), {0: rows}),
+            "source": (source, {0: rows, 1: length}),
+            "cross": (cross, by_source),
+            "past": (past, {2: rows, 4: steps}),
+        },
+        ["logits", "present"],
+        folder / "decoder.onnx",
+    )
+    (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
+    about = {
+        "pad_id": PAD,
+        "unk_id": UNK,
+        "bos_id": BOS,  # the decoder's first token
+        "eos_id": EOS,
+        "languages": loaded.config.get("languages"),
+        "max_length": loaded.config["max_length"],  # of a source, eos not counted
+        "search": loaded.config.get("search", {}),  # beam_size and alpha that suit it best
+        **{name: config[name] for name in ("vocab_size", "N", "h", "d_k")},
+    }
+    (folder / "config.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def _export(
+    module: nn.Module, inputs: dict[str, tuple[Tensor, Any]], outputs: list[str], file: Path
+) -> None:
+    """``inputs``: of each name an example and which of its sizes may change."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it names every library that it would know and is not there
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                module.eval(),
+                tuple(example for example, _ in inputs.values()),
+                file,
+                input_names=list(inputs),
+                output_names=outputs,
+                dynamic_shapes={name: sizes for name, (_, sizes) in inputs.items()},
+                external_data=False,
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        log.setLevel(level)
+
+
+class State:
+    """``mt.inference.beam_search.SearchModel``'s: of a sentence its source, of each of its w hypotheses the past."""
+
+    def __init__(self, source: np.ndarray, cross: np.ndarray) -> None:
+        self.sentences = source, cross
+        self.widen(1)
+        self.past = cross[:, :, :, :, :0]  # [N, 2, B * w, h, T, width]
+
+    def widen(self, w: int) -> None:
+        """``rows``, source and cross, are as many as hypotheses."""
+        source, cross = self.sentences
+        self.w = w
+        self.rows = (
+            self.sentences if w == 1 else (source.repeat(w, axis=0), cross.repeat(w, axis=2))
+        )
+
+    def select(self, order: list[int]) -> None:
+        source, cross = self.sentences
+        self.sentences = source[order], cross[:, :, order]
+        self.past = self.past[:, :, [i * self.w + j for i in order for j in range(self.w)]]
+        self.widen(self.w)
+
+
+class Engine(OurTokens):
+    """What onnxruntime makes of the folder, as ``mt.inference.beam_search.SearchModel``."""
+
+    def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
+        import onnxruntime
+
+        folder = Path(folder)
+        self.options = load_search_defaults(folder)
+        self.computes_in = "float32"
+        self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or torch.get_num_threads()
+        self.encoder, self.decoder = (
+            onnxruntime.InferenceSession(
+                folder / f"{name}.onnx", options, providers=["CPUExecutionProvider"]
+            )
+            for name in ("encoder", "decoder")
+        )
+
+    def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:
+        found = search(self, pad([[*ids, EOS] for ids in sources]), SearchOptions(beam_size=1))
+        return [hypotheses[0].ids for hypotheses in found]
+
+    def start(self, src: Tensor) -> State:
+        source = src.numpy()
+        (cross,) = self.encoder.run(["cross"], {"source": source})
+        return State(source, cross)
+
+    def step(self, tokens: Tensor, state: State, parents: Tensor | None = None) -> Tensor:
+        B, w = tokens.shape
+        if parents is not None:
+            rows = torch.arange(B)[:, None] * state.w + parents
+            state.past = state.past[:, :, rows.flatten().numpy()]
+            state.widen(w)
+        source, cross = state.rows
+        inputs = {"token": tokens.flatten().numpy(), "source": source, "cross": cross}
+        logits, state.past = self.decoder.run(["logits", "present"], {**inputs, "past": state.past})
+        return torch.from_numpy(logits).view(B, w, -1)

@@ -1,0 +1,1 @@
+"""The Transformer: a plain reference, the fast one, its weights on disk."""

@@ -1,0 +1,1 @@
+"""One training run: setup, optimisation, checkpoints, interruption, sweeps."""

@@ -1,0 +1,1 @@
+"""What the other packages share and that knows nothing of translation."""

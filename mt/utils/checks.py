@@ -1,0 +1,51 @@
+"""Checks of the values that a user gives, one message for each kind of mistake.
+
+Every function raises ValueError with the name of the setting, its value and what it must be.
+"""
+
+import math
+from typing import Any
+
+
+def check_int(name: str, value: Any, least: int = 1, optional: bool = False) -> None:
+    """A whole number of at least ``least``; with ``optional`` also None, YAML's null."""
+    if optional and value is None:
+        return
+    if type(value) is not int or value < least:
+        null = "null or " if optional else ""
+        raise ValueError(f"{name}={value!r}: must be {null}a whole number of at least {least}")
+
+
+def check_number(
+    name: str,
+    value: Any,
+    least: float,
+    most: float = math.inf,
+    *,
+    below: float | None = None,
+    optional: bool = False,
+) -> None:
+    """A finite number from ``least`` to ``most``, or from ``least`` up to but not ``below``."""
+    if optional and value is None:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and least <= value <= most and value < (math.inf if below is None else below):
+        return
+    if below is not None:
+        span = f"from {least} up to, not including, {below}"
+    else:
+        span = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
+    raise ValueError(f"{name}={value!r}: must be {'null or ' if optional else ''}a number {span}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """A finite number above 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise ValueError(f"{name}={value!r}: must be a number above 0")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}: must be true or false")

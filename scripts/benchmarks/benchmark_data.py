@@ -1,0 +1,222 @@
+"""What data of WMT14's size cost: preparation, start of training, planning of an epoch.
+
+python scripts/benchmark_data.py --text PREFIX --validation PREFIX --output results/scale.json
+
+Writes a corpus with the hub's layout, made from the lines of PREFIX.en(.gz) and PREFIX.de(.gz):
+each pair joins one to four pairs of them, others in every repetition, about WMT14's lengths. Then
+it runs this project's own commands on it and measures them. Interrupted, it uses what is there.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mt.data import preprocessing
+from mt.data.batch_sampler import TokenBudgetSampler
+from mt.data.readers import FileReader, Pair
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARDS = 3  # as wmt/wmt14 has on the hub
+
+# Until the first batch is there; then how long it took and what the processes hold.
+FIRST_BATCH = """
+import json, os, sys, time
+from pathlib import Path
+
+def status(pid, key):
+    line = next(l for l in open(f"/proc/{pid}/status") if l.startswith(key + ":"))
+    return int(line.split()[1]) * 1024
+
+def report(self, batch, batch_idx):
+    ticks = float(Path("/proc/self/stat").read_text().rsplit(") ", 1)[1].split()[19])
+    started = ticks / os.sysconf("SC_CLK_TCK")
+    seconds = float(Path("/proc/uptime").read_text().split()[0]) - started
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    found = {
+        "seconds": round(seconds, 2),
+        "peak_rss": status("self", "VmHWM"),
+        "workers_rss": [status(pid, "VmRSS") for pid in children],
+        "batch": list(batch.src.rows.shape),
+    }
+    Path(os.environ["ANSWER"]).write_text(json.dumps(found))
+    os._exit(0)
+
+from mt import train
+from mt.training.lightning_module import TranslationModule
+TranslationModule.on_train_batch_start = report
+train.main()
+"""
+
+
+def joined(pairs: list[Pair], count: int) -> Iterator[dict[str, str]]:
+    lines = len(pairs)
+    for n in range(count):
+        repetition, i = divmod(n, lines)
+        parts = range(1 + (i + repetition) % 4)
+        chosen = [pairs[(i + part * (repetition + 1) * 7) % lines] for part in parts]
+        yield {
+            "de": " ".join(german for _, german in chosen),
+            "en": " ".join(english for english, _ in chosen),
+        }
+
+
+def write_split(folder: Path, split: str, rows: Iterator[dict[str, str]], count: int) -> None:
+    """Parquet shards of one ``translation`` feature."""
+    shards = SHARDS if split == "train" else 1
+    kind = pa.struct([("de", pa.string()), ("en", pa.string())])
+    schema = pa.schema([("translation", kind)])
+    for shard in range(shards):
+        size = count * (shard + 1) // shards - count * shard // shards
+        path = folder / f"{split}-{shard:05d}-of-{shards:05d}.parquet"
+        partial = path.with_suffix(".partial")
+        with pq.ParquetWriter(partial, schema) as writer:
+            while size > 0:
+                block = [next(rows) for _ in range(min(size, 50_000))]
+                writer.write_table(pa.table({"translation": pa.array(block, type=kind)}, schema))
+                size -= len(block)
+        partial.rename(path)
+
+
+def write_corpus(folder: Path, text: str, validation: str, count: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "made").is_file():
+        return
+    print(f"writing {count:,} pairs to {folder}", flush=True)
+    write_split(folder, "train", joined(list(FileReader(train=text).pairs("train")), count), count)
+    held_out = list(FileReader(validation=validation).pairs("validation"))
+    rows = ({"de": german, "en": english} for english, german in held_out)
+    write_split(folder, "validation", rows, len(held_out))
+    (folder / "made").write_text("")
+
+
+def measured(command: list[str], cwd: Path) -> dict[str, Any]:
+    """Run a command; its wall clock, and its peak resident memory, that of its children aside."""
+    print("$", *command, flush=True)
+    before = time.perf_counter()
+    process = subprocess.Popen(command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"failed: {command}")
+    return {
+        "seconds": round(time.perf_counter() - before, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "peak_rss": usage.ru_maxrss * 1024,
+    }
+
+
+def plan(prepared: preprocessing.PreparedCorpus, max_tokens: int) -> dict[str, Any]:
+    """How long it takes to plan an epoch, and what every rank gets for several world sizes."""
+    lengths = prepared.lengths()
+    before = time.perf_counter()
+    sampler = TokenBudgetSampler(*lengths, max_tokens=max_tokens, seed=1)
+    sorted_after = time.perf_counter() - before
+    first = next(iter(sampler))
+    planned_after = time.perf_counter() - before
+    prepared.fetch(first)
+    ranks: dict[str, Any] = {}
+    for world_size in (1, 2, 3, 4, 8):
+        options = {"max_tokens": max_tokens, "seed": 1, "world_size": world_size}
+        samplers = [TokenBudgetSampler(*lengths, rank=r, **options) for r in range(world_size)]
+        plans = [s.plan(0) for s in samplers]
+        pairs = sum(len(batch) for p in plans for batch in p)
+        distinct = len({i for p in plans for batch in p for i in batch.tolist()})
+        ranks[str(world_size)] = {
+            "batches_of_each_rank": sorted({len(p) for p in plans}),
+            "batches_left_over": samplers[0].dropped_batches,
+            "pairs_left_over": len(lengths[0]) - pairs,
+            "pairs_twice": pairs - distinct,
+        }
+    return {
+        "max_tokens": max_tokens,
+        "seconds_once": round(sorted_after, 2),
+        "seconds_to_first_batch": round(planned_after, 2),
+        "seconds_each_epoch": round(planned_after - sorted_after, 2),
+        "world_sizes": ranks,
+    }
+
+
+def machine() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((x.split(":")[1].strip() for x in lines if "model name" in x), platform.processor())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores, {cpu}, {memory:.0f} GiB"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--text", required=True, help="prefix of the lines to make pairs from")
+    parser.add_argument("--validation", required=True, help="prefix of the validation lines")
+    parser.add_argument("--pairs", type=int, default=4_500_000)
+    parser.add_argument("--vocab-size", type=int, default=37_000)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-scale")
+    parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")
+    args = parser.parse_args()
+    work, mirror = args.work.resolve(), args.work.resolve() / f"wmt14-{args.pairs}"
+    # In a process of its own: what this one holds counts as its children's peak memory.
+    writing = (mirror / "de-en", args.text, args.validation, args.pairs)
+    writer = multiprocessing.Process(target=write_corpus, args=writing)
+    writer.start()
+    writer.join()
+    settings = [
+        *("experiment=wmt14_base", f"data.path={mirror}", f"data.cache_dir={work / 'cache'}"),
+        *(f"tokenizer.path={work / f'{args.pairs}-{args.vocab_size}.model'}",),
+        *(f"tokenizer.vocab_size={args.vocab_size}",),
+        *("trainer.accelerator=cpu", "trainer.devices=1"),
+    ]
+    figures = work / "figures.json"
+    found: dict[str, Any] = json.loads(figures.read_text()) if figures.is_file() else {}
+
+    def step(name: str, command: list[str]) -> None:
+        if name not in found:
+            found[name] = measured([sys.executable, *command], work)
+            figures.write_text(json.dumps(found))
+
+    step("tokenizer", [str(ROOT / "scripts" / "train_tokenizer.py"), *settings])
+    step("preparation", [str(ROOT / "scripts" / "prepare_data.py"), *settings])
+    found["preparation"]["pairs_per_second"] = round(args.pairs / found["preparation"]["seconds"])
+    driver, answer = work / "first_batch.py", work / "first-batch.json"
+    driver.write_text(FIRST_BATCH)
+    starts = []
+    for n in range(3):
+        run = f"hydra.run.dir={work / 'runs' / f'{time.time():.0f}-{n}'}"
+        os.environ["ANSWER"] = str(answer)
+        measured([sys.executable, str(driver), *settings, run], work)
+        starts.append(json.loads(answer.read_text()))
+    found["start"] = sorted(starts, key=lambda start: start["seconds"])[1]  # the median
+    folders = list((work / "cache").glob("train-*"))
+    assert len(folders) == 1, folders
+    prepared = preprocessing.PreparedCorpus(folders[0])
+    src, tgt = prepared.lengths()
+    found["epoch"] = plan(prepared, 6250)
+    report = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "command": "python scripts/benchmark_data.py --text PREFIX --validation PREFIX "
+        f"--pairs {args.pairs} --vocab-size {args.vocab_size} --output FILE",
+        "text": "/".join(Path(args.text).parts[-2:]),
+        "pairs": args.pairs,
+        "kept": len(prepared),
+        "mean_tokens": [round(float(side.mean()), 2) for side in (src, tgt)],
+        "source_bytes": sum(f.stat().st_size for f in (mirror / "de-en").glob("train-*.parquet")),
+        "prepared_bytes": sum(f.stat().st_size for f in folders[0].iterdir()),
+        **found,
+    }
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

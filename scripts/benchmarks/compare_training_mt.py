@@ -1,0 +1,54 @@
+"""Our side of `compare_training.py`: `python -m mt.train`, its arguments, and a clock.
+
+Besides what a run writes, its directory gets clock.jsonl, a line for each update, and
+validations.jsonl, a line for each validation.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import mt.train
+from mt.training.progress import Progress
+from mt.utils import hydra_app
+
+
+class Clock(Progress):
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        super().on_train_start(trainer, pl_module)
+        folder = Path(trainer.logger.save_dir)
+        self.updates = (folder / "clock.jsonl").open("w", encoding="utf-8")
+        self.validations = (folder / "validations.jsonl").open("w", encoding="utf-8")
+        self.cpu, self.cpu_mark = 0.0, time.process_time()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *rest: Any) -> None:
+        super().on_train_batch_end(trainer, pl_module, *rest)
+        now = time.process_time()
+        self.cpu, self.cpu_mark = self.cpu + now - self.cpu_mark, now
+        batch = rest[1]
+        record = {
+            "step": trainer.global_step,
+            "seconds": round(self.time, 4),
+            "cpu_seconds": round(self.cpu, 4),
+            "src": batch.src.tokens,
+            "tgt": batch.tgt.tokens,
+        }
+        self.updates.write(json.dumps(record) + "\n")
+        self.updates.flush()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        super().on_validation_end(trainer, pl_module)
+        self.cpu_mark = time.process_time()
+        if trainer.state.fn != "fit":
+            return
+        values = trainer.callback_metrics
+        perplexity, bleu = float(values["val_ppl"]), float(values["val_bleu"])
+        record = {"step": trainer.global_step, "perplexity": perplexity, "bleu": bleu}
+        self.validations.write(json.dumps(record) + "\n")
+        self.validations.flush()
+
+
+if __name__ == "__main__":
+    mt.train.Progress = Clock  # type: ignore[misc]
+    hydra_app.start("mt.train", mt.train.main)

@@ -1,0 +1,93 @@
+"""Matrix products in three precisions against the plain formula."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mt.inference.linear import BlockedLinear, DenseLinear, Int8Linear, can_pack, linear_ops
+
+CPU = torch.device("cpu")
+packs = pytest.mark.skipif(not can_pack(CPU), reason="this torch has no oneDNN")
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients():
+    with torch.inference_mode():
+        yield
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 64])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(DenseLinear, 1e-5), pytest.param(BlockedLinear, 1e-5, marks=packs), (Int8Linear, 0.03)],
+)
+def test_a_product_is_the_formula(kind, error, biased, rows):
+    torch.manual_seed(rows)
+    W, x, residual = torch.randn(24, 16), torch.randn(rows, 16), torch.randn(rows, 24)
+    b = torch.randn(24) if biased else None
+    matrix = kind(W, b)
+    y = x @ W.T
+    shifted = y if b is None else y + b
+    kept = residual.clone()
+
+    def near(found, wanted):
+        assert found.dtype == torch.float32
+        assert float((found - wanted).abs().max()) < error * float(wanted.abs().max())
+
+    if b is None:
+        near(matrix(x), y)
+    near(matrix.relu(x), shifted.relu())
+    near(matrix.add_residual(x, residual), shifted + residual)
+    assert torch.equal(residual, kept), "the residual was changed"
+
+
+@packs
+@pytest.mark.parametrize("rows", [1, 5, 200])
+def test_packed_bfloat16_is_plain_bfloat16(rows):
+    W, b = torch.randn(40, 32).bfloat16(), torch.randn(40).bfloat16()
+    x, residual = torch.randn(rows, 32).bfloat16(), torch.randn(rows, 40).bfloat16()
+    plain, packed = DenseLinear(W, b), BlockedLinear(W, b)
+    for found, wanted in (
+        (packed.relu(x), plain.relu(x)),
+        (packed.add_residual(x, residual), plain.add_residual(x, residual)),
+        (BlockedLinear(W)(x), DenseLinear(W)(x)),
+    ):
+        assert found.dtype == torch.bfloat16
+        assert_close(found, wanted, atol=0.1, rtol=0.02)
+
+
+def test_quantized_outputs_have_scales_of_their_own():
+    """A row of large weights must not cost the small ones their digits."""
+    W = torch.randn(8, 16) * torch.logspace(-4, 2, 8)[:, None]
+    x = torch.randn(3, 16)
+    error = (Int8Linear(W)(x) - x @ W.T).abs().amax(dim=0)
+    assert bool((error < 0.05 * (x @ W.T).abs().amax(dim=0)).all())
+
+
+def test_a_matrix_of_zeros_is_no_problem():
+    assert torch.equal(Int8Linear(torch.zeros(4, 8))(torch.randn(2, 8)), torch.zeros(2, 4))
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_reaches_the_user():
+    Int8Linear(torch.randn(4, 8), torch.randn(4))
+
+
+@pytest.mark.parametrize(
+    ("precision", "kinds", "dtype"),
+    [
+        ("float32", (DenseLinear,), torch.float32),
+        ("bfloat16", (BlockedLinear, DenseLinear), torch.bfloat16),
+        ("int8", (Int8Linear,), torch.float32),
+    ],
+)
+def test_each_precision_has_its_matrices(precision, kinds, dtype):
+    make, found = linear_ops(precision, CPU)
+    assert isinstance(make(torch.randn(4, 8)), kinds)
+    assert found == dtype
+
+
+def test_an_accelerator_has_plain_ones():
+    make, _ = linear_ops("bfloat16", torch.device("meta"))
+    assert isinstance(make(torch.empty(4, 8, device="meta")), DenseLinear)

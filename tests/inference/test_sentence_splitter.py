@@ -1,0 +1,161 @@
+"""Where sentences end and where they do not, and where one that is too long is cut."""
+
+import itertools
+import random
+import time
+
+import pytest
+
+from mt.data.tokenizer import Tokenizer
+from mt.inference.sentence_splitter import is_all_caps, sentences, split_points
+
+# Sentences
+
+
+@pytest.mark.parametrize(
+    "text",  # a bar between its sentences
+    [
+        "Mr. Smith met Dr. Jones.|He was glad.",
+        "See e.g. this one, i.e. that.|Or e.g. Smith.",
+        "The U.S. troops left.|The U.S. Army stayed.",
+        "It cost 3.5 million.|5 of them.",
+        "J. R. R. Tolkien and J.R.R. Tolkien wrote.|He too.",
+        'He said: "Stop."|Then he left.',
+        '"Stop!" he said.|"Go."|"No!"',
+        "Wait...|What?|Really?!|Yes…|No.",
+        "Hello.World",
+        "He said no.|Then No. 5 came.|See Fig. 3 on p. 7.|The sun.|Then the rain.",
+        "On Jan. 5 it rained.|That was in Jan.|Then it snowed.",
+        "Meet me at 5 p.m. at the door.|The meeting is short.",
+        "1. A list.|2. Two.",
+        "You and I.|Then they.",
+        "(Really.)|[Yes.]|“Good.”|¿Qué?|¡Sí!",
+        "Das sind z. B. Äpfel, d. h. Obst.|Herr Dr. Müller mag es.",
+        "Many things, etc.|And more, etc. in a row.",
+        "no capital.|none here either.|nor here",
+        "hello tom.|how are you?|fine?|see e.g. this, p. 5.|i know.",
+        "A capital. none here. nor here",
+        "we leave at 5 p.m. on sunday.|apples, pears etc. are fruit.|the u.s. army left.",
+        '"what?" he asked.|well... i think so.|so do i.|what about you?',
+        "你好。|再见！|「好。」|他走了。",
+        "Привет.|Как дела?",
+        "One.|Two.\u00a0|Three.\u2003|\tFour.",
+        "...",
+        "a",
+        "?",
+    ],
+)
+def test_sentences_end_where_they_should(text: str) -> None:
+    expected = [sentence.strip() for sentence in text.split("|")]
+    assert sentences(text.replace("|", " ")) == expected
+    assert sentences(f" \t{text.replace('|', '  ')}\n") == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u2003"])
+def test_no_text_has_no_sentences(text: str) -> None:
+    assert sentences(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shouted"),
+    [
+        ("WHERE DO YOU LIVE?", True),
+        ("HELP!", True),
+        ("IT'S 5 O'CLOCK", True),
+        ("ÄRGER ÜBERALL", True),
+        ("NASA", False),
+        ("U.S.", False),
+        ("I", False),
+        ("OK!", False),
+        ("NASA is in the USA.", False),
+        ("你好！你好！", False),
+        ("12 34 56 78!", False),
+        ("", False),
+    ],
+)
+def test_what_is_shouted(text: str, shouted: bool) -> None:
+    assert is_all_caps(text) is shouted
+
+
+def test_nothing_but_white_space_is_lost() -> None:
+    rng = random.Random(0)
+    pool = [*"aA1 .!?…\"'”)(。！」\t\n😀", "Mr.", "no.", " I.", "e.g.", "\u2028", "\u0301"]
+    for _ in range(2000):
+        text = "".join(rng.choices(pool, k=rng.randrange(30)))
+        found = sentences(text)
+        assert "".join("".join(found).split()) == "".join(text.split())
+        assert all(sentence == sentence.strip() != "" for sentence in found)
+
+
+@pytest.mark.parametrize("unit", [".", ". ", "A. ", '!"', '."', "no. 1 ", "((", "。"])
+def test_odd_texts_take_no_longer_than_others(unit: str) -> None:
+    start = time.process_time()
+    sentences(unit * 20_000)
+    assert time.process_time() - start < 2
+
+
+# Cuts
+
+
+def parts(text: str, max_length: int, tokenizer: Tokenizer | None = None) -> list[str]:
+    """What is between the cuts; without a tokenizer a word is a piece."""
+    if tokenizer is None:
+        pieces = [f"▁{word}" for word in text.split()]
+    else:
+        pieces = tokenizer.pieces(tokenizer.encode([text])[0])
+    ends = split_points(pieces, max_length)
+    assert ends[-1] == len(pieces)
+    joined = ["".join(pieces[start:end]) for start, end in itertools.pairwise([0, *ends])]
+    assert "".join(joined) == "".join(pieces)
+    return [part.replace("▁", " ").strip() for part in joined]
+
+
+@pytest.mark.parametrize(
+    ("expected", "max_length"),
+    [
+        ("a b c d", 4),
+        ("a b c d|e", 4),
+        ("a b see.|D e, f g h|i", 5),  # a sentence before a clause
+        ("a b, c,|d e f", 5),  # the last of several
+        ('a b see."|"D e f g', 5),
+        ("a, b c d e|f g", 5),  # too early a mark
+        ("a Mr. Smith b,|c Dr. Miller d", 5),  # "Mr. Smith" stays together
+        ("a b c d (e),|f g", 5),
+        ("a b c –|d e f", 5),
+        ("a|b|c", 1),
+    ],
+)
+def test_a_long_sentence_is_cut_behind_marks(expected: str, max_length: int) -> None:
+    assert parts(expected.replace("|", " "), max_length) == expected.split("|")
+
+
+def test_a_word_that_is_too_long_is_cut_anywhere() -> None:
+    assert split_points(["▁a", *"bcdefghij"], 4) == [4, 8, 10]
+    assert split_points(["▁x", "▁a", *"bcdefghij"], 4) == [1, 5, 9, 11]
+    assert split_points([], 4) == [0]
+
+
+def test_cuts_fall_between_words_of_a_real_vocabulary(bpe: Tokenizer) -> None:
+    text = "The bear hears the door, and a bird finds the key. My friend opens the key. " * 3
+    for max_length in (12, 20, 33):
+        found = parts(text, max_length, bpe)
+        assert " ".join(found) == text.strip()
+        assert sum(part.endswith((",", ".")) for part in found) >= len(found) // 2
+
+
+def test_any_pieces_are_cut_within_bounds() -> None:
+    rng = random.Random(0)
+    pool = ["▁", "▁a", "b", ".", ",", '."', "▁A", "▁Mr", "。", ")"]
+    for _ in range(1000):
+        pieces = rng.choices(pool, k=rng.randrange(40))
+        max_length = rng.randrange(1, 12)
+        ends = [0, *split_points(pieces, max_length)]
+        assert ends[-1] == len(pieces)
+        if pieces:
+            assert all(0 < end - start <= max_length for start, end in itertools.pairwise(ends))
+
+
+def test_a_long_line_without_ends_takes_no_more_than_its_share() -> None:
+    start = time.process_time()
+    assert len(sentences("Dr. A " * 50_000)) == 1
+    assert time.process_time() - start < 2

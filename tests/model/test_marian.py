@@ -1,0 +1,307 @@
+"""Weights of ours as Marian's and back, with transformers' MarianMTModel as the oracle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import PAIRS
+
+from mt import import_marian
+from mt.data import tokenizer
+from mt.data.batch_sampler import pad
+from mt.data.special_ids import BOS, EOS
+from mt.inference.incremental import InferenceModel
+from mt.inference.translator import Translator
+from mt.model import checkpoint, marian
+from mt.model.transformer import Transformer
+
+transformers = pytest.importorskip("transformers")
+
+SOURCES = pad([[5, 6, 7, 8, EOS], [9, 10, EOS], [4, 11, 12, 13, EOS]])
+TARGETS = pad([[BOS, 20, 21, 22], [BOS, 23], [BOS, 24, 25]])
+LINES = [source for source, _ in PAIRS]
+
+
+def assert_same(ours: torch.Tensor, theirs: torch.Tensor, tgt: torch.Tensor) -> None:
+    torch.testing.assert_close(ours[tgt > 0], theirs[tgt > 0], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("N", "d_model", "h"), [(1, 32, 4), (3, 48, 3)])
+def test_our_weights_in_marian_are_the_same_function(N: int, d_model: int, h: int) -> None:
+    torch.manual_seed(1)
+    ours = Transformer(110, N=N, d_model=d_model, d_ff=64, h=h).eval()
+    for weight in ours.parameters():  # LayerNorms too are other ones than at the start
+        torch.nn.init.normal_(weight, std=0.3)
+    bias = torch.randn(110)
+    theirs = transformers.MarianMTModel(transformers.MarianConfig(**marian.config(ours, 64)))
+    found = theirs.load_state_dict(marian.weights(ours, bias), strict=False)
+    assert not found.unexpected_keys
+    theirs.tie_weights()
+    with torch.no_grad():
+        expected = theirs.eval()(
+            input_ids=SOURCES, attention_mask=SOURCES.ne(0), decoder_input_ids=TARGETS
+        ).logits
+    mine = ours(SOURCES, TARGETS).detach()
+    assert_same(mine + bias, expected, TARGETS)
+    assert mine[TARGETS > 0].std() > 0.5  # and not because nothing depends on anything
+
+
+def marian_model(activation: str = "swish", **changes: Any) -> Any:
+    torch.manual_seed(2)
+    config = transformers.MarianConfig(
+        **{
+            "vocab_size": 110,
+            "d_model": 32,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 48,
+            "activation_function": activation,
+            "max_position_embeddings": 64,
+            "scale_embedding": True,
+            "pad_token_id": 109,
+            "eos_token_id": 0,
+            "bos_token_id": 0,
+            "decoder_start_token_id": 109,
+            "forced_eos_token_id": 0,
+            "share_encoder_decoder_embeddings": True,
+            **changes,
+        }
+    )
+    model = transformers.MarianMTModel(config).eval()
+    positions = ("encoder.embed_positions", "decoder.embed_positions")
+    for name, weight in model.named_parameters():
+        if not any(each in name for each in positions):
+            torch.nn.init.normal_(weight, std=0.3)
+    torch.nn.init.normal_(model.final_logits_bias)
+    return model
+
+
+@pytest.mark.parametrize("activation", sorted(marian.ACTIVATIONS))
+def test_a_marian_model_of_random_weights_gives_its_logits(activation: str) -> None:
+    theirs = marian_model(activation)
+    config = theirs.config.to_dict()
+    order = marian.order_of_ids(config, unk_id=1)
+    assert order[:4] == [109, 1, 109, 0]
+    ours = marian.from_marian(config, theirs.state_dict(), order)
+    to_theirs = torch.tensor(order)
+    src, tgt = to_theirs[SOURCES], to_theirs[TARGETS]
+    with torch.no_grad():
+        expected = theirs(input_ids=src, attention_mask=SOURCES.ne(0), decoder_input_ids=tgt).logits
+    assert_same(ours(SOURCES, TARGETS).detach(), expected[..., to_theirs], TARGETS)
+    decoder = InferenceModel(ours)  # and a token at a time, with its cache
+    state = decoder.start(SOURCES)
+    for t in range(TARGETS.shape[1]):
+        step = decoder.step(TARGETS[:, t : t + 1], state)[:, 0]
+        alive = TARGETS[:, t] > 0
+        torch.testing.assert_close(step[alive], expected[alive, t][:, to_theirs], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"decoder_layers": 3}, "encoder_layers and decoder_layers"),
+        ({"decoder_attention_heads": 2}, "encoder_attention_heads"),
+        ({"decoder_ffn_dim": 32}, "encoder_ffn_dim"),
+        ({"normalize_before": True}, "pre-LN"),
+        ({"scale_embedding": False}, "scale_embedding is false"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is false"),
+        ({"activation_function": "tanh"}, "activation='tanh'"),
+    ],
+)
+def test_what_is_not_our_function_is_refused(changes: dict[str, Any], message: str) -> None:
+    theirs = marian_model()
+    config = theirs.config.to_dict() | changes
+    with pytest.raises(ValueError, match=message):
+        marian.from_marian(config, theirs.state_dict(), list(range(110)))
+
+
+@pytest.mark.parametrize("name", ["model.encoder.layernorm_embedding.weight", "lm_head.bias"])
+def test_a_weight_of_no_use_is_not_left_out_in_silence(name: str) -> None:
+    theirs = marian_model()
+    weights = theirs.state_dict() | {name: torch.ones(32)}
+    with pytest.raises(ValueError, match=f"weights that a Marian model does not have: {name}"):
+        marian.from_marian(theirs.config.to_dict(), weights, list(range(110)))
+
+
+# Folders
+
+
+@pytest.fixture(scope="module")
+def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As transformers keeps a model of OPUS-MT: two SentencePiece models, one vocabulary."""
+    folder = tmp_path_factory.mktemp("marian")
+    pieces: dict[str, None] = {"</s>": None, "<unk>": None}
+    for side, (name, size) in enumerate((("source", 90), ("target", 100))):
+        learned = tokenizer.train([pair[side] for pair in PAIRS], size)
+        (folder / f"{name}.spm").write_bytes(learned.proto)
+        pieces |= dict.fromkeys(learned.pieces(list(range(4, size))))
+    vocabulary = {piece: i for i, piece in enumerate([*pieces, "<pad>"])}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False))
+    about = {"source_lang": "en", "target_lang": "de", "tokenizer_class": "MarianTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    padding = len(vocabulary) - 1
+    model = marian_model(
+        vocab_size=len(vocabulary),
+        pad_token_id=padding,
+        decoder_start_token_id=padding,
+    )
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.reset_parameters()
+        model.final_logits_bias /= 10
+        for layer in model.model.decoder.layers:  # else it repeats its input
+            layer.fc2.weight *= 6
+            layer.encoder_attn.out_proj.weight *= 3
+    model.final_logits_bias[:, padding] = -1e4
+    model.final_logits_bias[:, 1] = -1e4  # <unk>
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_an_imported_folder_translates_as_transformers_does(
+    marian_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert import_marian.main([str(marian_folder), str(tmp_path / "model")]) == 0
+    assert "parameters" in capsys.readouterr().out
+    ours = Translator.load(tmp_path / "model", "cpu")
+    found = ours.translate(LINES, beam_size=1, max_length=20)
+    theirs = transformers.MarianMTModel.from_pretrained(marian_folder).eval()
+    tokens = transformers.AutoTokenizer.from_pretrained(marian_folder)
+    batch = tokens(LINES, return_tensors="pt", padding=True)
+    generated = theirs.generate(
+        **batch, num_beams=1, do_sample=False, max_new_tokens=20, forced_eos_token_id=None
+    )
+    texts = tokens.batch_decode(generated, skip_special_tokens=True)
+    assert [each.text for each in found] == [" ".join(text.split()) for text in texts]
+    assert len(set(texts)) > 10
+    assert ours.max_length == 63
+    loaded = checkpoint.load(tmp_path / "model")
+    assert loaded.config["languages"] == ["en", "de"]
+    assert loaded.config["training"] == {"imported from": marian_folder.name}
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"Imported by `mt.import_marian` from {marian_folder.name}" in card
+    assert "trained" not in card
+
+
+def test_older_weights_are_read_and_languages_can_be_named(
+    marian_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "older"
+    folder.mkdir()
+    for file in marian_folder.iterdir():
+        if file.name not in ("model.safetensors", "tokenizer_config.json"):
+            (folder / file.name).write_bytes(file.read_bytes())
+    weights = transformers.MarianMTModel.from_pretrained(marian_folder).state_dict()
+    torch.save(weights, folder / "pytorch_model.bin")
+    assert import_marian.main([str(folder), str(tmp_path / "b"), "--languages", "en", "fi"]) == 0
+    import_marian.convert(marian_folder, tmp_path / "a")
+    one, other = (checkpoint.load(tmp_path / name) for name in "ab")
+    assert other.config["languages"] == ["en", "fi"]
+    for name, w in one.model.state_dict().items():
+        assert torch.equal(w, other.model.state_dict()[name])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_an_imported_model_translates_in_every_precision(
+    marian_folder: Path, tmp_path: Path, precision: str
+) -> None:
+    import_marian.convert(marian_folder, tmp_path / "model")
+    exact, rough = (
+        [
+            each.text
+            for each in Translator.load(tmp_path / "model", "cpu", kind).translate(
+                LINES, max_length=5
+            )
+        ]
+        for kind in ("float32", precision)
+    )
+    assert sum(a == b for a, b in zip(exact, rough, strict=True)) > len(LINES) // 2
+
+
+def test_prefix_and_score_use_the_targets_pieces(marian_folder: Path, tmp_path: Path) -> None:
+    import_marian.convert(marian_folder, tmp_path / "model")
+    ours = Translator.load(tmp_path / "model", "cpu")
+    found = ours.translate(LINES[:4], beam_size=1, max_length=12)
+    scored = ours.score(LINES[:4], [each.text for each in found])
+    german = ours.tokenizer.encode_target(["Der Bär öffnet"])
+    assert german != ours.tokenizer.encode(["Der Bär öffnet"])
+    [forced] = ours.translate(LINES[:1], prefixes=["Der Bär öffnet"], max_length=12)
+    assert list(forced.parts[0].output[: len(german[0])]) == ours.tokenizer.pieces(german[0])
+    assert all(len(each.parts[0].log_probs) == len(each.parts[0].output) + 1 for each in scored)
+
+
+def test_a_line_with_unknown_characters_is_translated(marian_folder: Path, tmp_path: Path) -> None:
+    import_marian.convert(marian_folder, tmp_path / "model")
+    tokens = Translator.load(tmp_path / "model", "cpu").tokenizer
+    [ids] = tokens.encode(["The bear sees a 熊."])
+    assert 1 in ids
+    with pytest.raises(ValueError, match="cannot leave merges out"):
+        tokens.sample(["The bear"], 0.1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", None, "No such file"),
+        ("config.json", "{", "not JSON"),
+        ("config.json", "[]", "not a JSON object"),
+        ("config.json", '{"model_type": "bart"}', "not of a Marian model"),
+        ("config.json", '{"model_type": "marian"}', "vocab_size=None: must be a whole number"),
+        ("tokenizer_config.json", None, "does not say its languages: name them with --languages"),
+        ("vocab.json", '{"a": 0}', "holds no <unk>"),
+        ("vocab.json", '{"<unk>": 1}', "is missing"),
+        ("model.safetensors", None, "neither model.safetensors nor"),
+        ("model.safetensors", "nothing", "cannot be read"),
+        ("source.spm", None, "No such file"),
+        ("source.spm", "nothing", "not a pair of SentencePiece models"),
+    ],
+)
+def test_a_folder_that_is_no_marian_model_is_refused_in_a_line(
+    marian_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: str | None,
+    message: str,
+) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    for file in marian_folder.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    assert import_marian.main([str(folder), str(tmp_path / "model")]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_import_overwrites_nothing(
+    marian_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert import_marian.main([str(marian_folder), str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_pair_of_tokenizers_survives_its_file(tmp_path: Path) -> None:
+    sides = [tokenizer.train([pair[side] for pair in PAIRS], 90) for side in (0, 1)]
+    spelled = [*import_marian.NAMES, *dict.fromkeys(
+        piece for side in sides for piece in side.pieces(list(range(4, 90)))
+    )]  # fmt: skip
+    pair = tokenizer.PairTokenizer.make(sides[0].proto, sides[1].proto, spelled)
+    (tmp_path / "pair.model").write_bytes(pair.proto)
+    again = tokenizer.Tokenizer.load(tmp_path / "pair.model")
+    assert again.proto == pair.proto
+    english, german = ([pair[side] for pair in PAIRS] for side in (0, 1))
+    pieces = [again.pieces(ids) for ids in again.encode(english)]
+    assert pieces == [sides[0].pieces(ids) for ids in sides[0].encode(english)]
+    ids = {piece: i for i, piece in enumerate(spelled)}
+    rows = [[ids[piece] for piece in sides[1].pieces(row)] for row in sides[1].encode(german)]
+    assert again.decode([[BOS, *row, EOS, 0] for row in rows]) == german

@@ -1,0 +1,171 @@
+"""Training that goes on from another model's weights (start_from)."""
+
+import runpy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from train_helpers import ROOT, arguments, assert_same_weights, run, weights
+
+from mt.data.tokenizer import Tokenizer
+from mt.model import checkpoint
+from mt.model.marian import MarianTransformer
+from mt.model.transformer import Transformer
+
+SHAPE = {"N": 2, "d_model": 24, "d_ff": 40, "h": 3, "P_drop": 0.3}  # not that of arguments()
+
+
+@pytest.fixture
+def model(tmp_path: Path, bpe: Tokenizer) -> Path:
+    """A model folder, in float16 as the one that ships."""
+    torch.manual_seed(3)
+    folder = tmp_path / "parent"
+    transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE).half()
+    checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {})
+    return folder
+
+
+def begin(corpus: Path, run_dir: Path, model: Any, **changes: Any) -> list[str]:
+    """A command line that names no shape and no tokenizer, as both come along."""
+    brought = ("model=", "model.N=", "model.d_model=", "model.d_ff=", "model.h=", "tokenizer.path=")
+    values = {"start_from": model, "data.workers": 0} | changes
+    return [a for a in arguments(corpus, run_dir, **values) if not a.startswith(brought)]
+
+
+STILL = {"trainer.max_steps": 1, "training.lr_factor": 1e-9}
+
+
+def known_as(model: Path) -> str:
+    return f"{model}, sha256 {checkpoint.digest(model)[:12]}"
+
+
+def test_a_run_begins_with_the_weights_shape_and_pieces_of_a_model(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    changes = STILL | {"model.P_drop": 0.05}
+    assert run(begin(corpus, tmp_path / "run", model, **changes), monkeypatch) == 0
+    assert f"begins with the weights of {known_as(model)}: " in capsys.readouterr().out
+
+    parent, child = checkpoint.load(model), checkpoint.load(tmp_path / "run" / "model")
+    for name, w in parent.model.state_dict().items():
+        torch.testing.assert_close(child.model.state_dict()[name], w, atol=1e-6, rtol=0)
+    assert child.model.config == parent.model.config | {"P_drop": 0.05}
+    assert child.tokenizer.proto == parent.tokenizer.proto
+    assert child.config["training"]["started from"] == known_as(model)
+    kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
+    assert kept.model == SHAPE | {
+        "P_drop": 0.05, "d_k": 8, "learned_positions": None, "compile": False,
+    }  # fmt: skip
+
+
+def test_a_resumed_run_needs_its_parent_no_more_but_keeps_its_name(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    name = known_as(model)
+    once = begin(corpus, tmp_path / "once", model, **{"trainer.max_steps": 6})
+    assert run(once, monkeypatch) == 0
+    changes = {"trainer.max_steps": 3, "ckpt": "auto"}
+    assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
+    shutil.rmtree(model)
+    changes["trainer.max_steps"] = 6
+    assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
+    assert_same_weights(tmp_path / "once", tmp_path / "twice")
+    assert checkpoint.load(tmp_path / "twice" / "model").config["training"]["started from"] == name
+
+    capsys.readouterr()
+    changes["trainer.max_steps"] = 9
+    for given in ("null", "everyday"):
+        assert run(begin(corpus, tmp_path / "twice", given, **changes), monkeypatch) == 2
+        error = capsys.readouterr().err
+        assert f"start_from={given}, but the run of {tmp_path / 'twice'}" in error
+        assert error.endswith(f"has start_from={model}\n")
+
+
+def test_a_run_from_random_weights_is_not_resumed_as_another_models(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert run(arguments(corpus, tmp_path / "run"), monkeypatch) == 0
+    assert run(begin(corpus, tmp_path / "run", model, ckpt="auto"), monkeypatch) == 2
+    assert "has start_from=null" in capsys.readouterr().err
+
+
+def test_a_checkpoint_and_the_model_that_ships_can_be_started_from(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(begin(corpus, tmp_path / "one", model), monkeypatch) == 0
+    last = tmp_path / "one" / "checkpoints" / "last.ckpt"
+    assert run(begin(corpus, tmp_path / "two", last, **STILL), monkeypatch) == 0
+    ours, theirs = (weights(tmp_path / name)["model.embedding.weight"] for name in ("one", "two"))
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+
+    assert run(begin(corpus, tmp_path / "three", "everyday", **STILL), monkeypatch) == 0
+    child, shipped = (
+        checkpoint.load(path) for path in (tmp_path / "three" / "model", checkpoint.BUNDLED_MODEL)
+    )
+    expected = known_as(checkpoint.BUNDLED_MODEL).replace(str(checkpoint.BUNDLED_MODEL), "everyday")
+    assert child.config["training"]["started from"] == expected
+    assert child.model.config["d_ff"] == shipped.model.config["d_ff"]
+    assert child.tokenizer.proto == shipped.tokenizer.proto
+
+
+def test_a_mean_of_checkpoints_names_the_parent_too(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(begin(corpus, tmp_path / "run", model, **STILL), monkeypatch) == 0
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    average = runpy.run_path(str(ROOT / "scripts" / "average_checkpoints.py"))["main"]
+    assert average([str(last), "--output", str(tmp_path / "mean")]) == 0
+    config = checkpoint.load(tmp_path / "mean").config
+    assert config["training"]["started from"] == known_as(model)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model=big", "model.N=5", "variation=C_N2", "tokenizer.path=a.model",
+     "tokenizer.vocab_size=500"],
+)  # fmt: skip
+def test_another_shape_or_tokenizer_is_refused_beside_a_model(
+    override: str,
+    corpus: Path,
+    tmp_path: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    command = [*begin(corpus, tmp_path / "run", model), override]
+    assert run(command, monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert f"{override} cannot go with start_from" in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_learned_positions_of_a_model_are_those_that_count(
+    corpus: Path, tmp_path: Path, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder = tmp_path / "learned"
+    transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE, learned_positions=40)
+    checkpoint.save(folder, transformer, bpe, 39, ["en", "de"], {})
+    assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
+    assert "model.learned_positions=40: must be more than" in capsys.readouterr().err
+
+
+def test_models_that_cannot_be_trained_are_refused(
+    corpus: Path,
+    tmp_path: Path,
+    bpe: Tokenizer,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    imported = MarianTransformer(vocab_size=bpe.vocab_size, **SHAPE, activation="swish")
+    diverged = checkpoint.load(model).model
+    diverged.embedding.weight.data[3, 3] = float("nan")
+    for transformer, said in ((imported, "an imported model"), (diverged, "not a finite number")):
+        folder = tmp_path / "wrong"
+        checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {})
+        assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
+        assert said in capsys.readouterr().err

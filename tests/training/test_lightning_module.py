@@ -1,0 +1,291 @@
+"""Training steps, validation and optimizer, without a command line."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from pytorch_lightning.strategies import DDPStrategy
+
+from mt.data.batch_sampler import collate
+from mt.data.datamodule import TranslationData
+from mt.data.preprocessing import PairFilter
+from mt.data.readers import PhrasebookReader
+from mt.data.tokenizer import Tokenizer
+from mt.evaluation import metrics
+from mt.inference.translator import Translator
+from mt.model.transformer import Transformer
+from mt.training.lightning_module import TranslationModule
+from mt.training.lr_scheduler import learning_rate
+
+SHAPE = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.0}
+
+
+def data(bpe: Tokenizer, folder: Path, **changes: Any) -> TranslationData:
+    options: dict[str, Any] = {
+        "max_tokens": 256,
+        "cache_dir": str(folder / "cache"),
+        "seed": 1,
+        "limit": 200,
+        "validation_limit": 30,
+        **changes,
+    }
+    return TranslationData(PhrasebookReader(), bpe, PairFilter(), **options)
+
+
+def trainer(folder: Path, max_steps: int, **changes: Any) -> pl.Trainer:
+    return pl.Trainer(
+        default_root_dir=folder,
+        max_steps=max_steps,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        **changes,
+    )
+
+
+def fit(module: TranslationModule, bpe: Tokenizer, folder: Path, **changes: Any) -> pl.Trainer:
+    fitted = trainer(folder, **{"max_steps": 1, "limit_val_batches": 0, **changes})
+    fitted.fit(module, data(bpe, folder))
+    return fitted
+
+
+def test_the_gradient_is_the_mean_over_the_target_tokens_of_the_step(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    """One step of plain PyTorch on the same batch, with the plain formula, as the oracle."""
+    torch.manual_seed(5)
+    module = TranslationModule(bpe, SHAPE, eps_ls=0.1, warmup_steps=10)
+    oracle = Transformer(vocab_size=300, **SHAPE)
+    oracle.load_state_dict(module.model.state_dict())
+    fit(module, bpe, tmp_path)
+
+    prepared = data(bpe, tmp_path)
+    prepared.trainer = trainer(tmp_path, 1)
+    prepared.setup("fit")
+    batch = next(iter(prepared.train_dataloader()))
+    tgt = batch.tgt.padded()
+    logits = oracle(batch.src.padded(), tgt)[tgt != 0]
+    loss = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
+    rate = learning_rate(1, 16, 10)
+    optimizer = torch.optim.Adam(oracle.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-9)
+    loss.backward()
+    optimizer.step()
+    for (name, ours), theirs in zip(
+        module.model.named_parameters(), oracle.parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0, msg=name)
+
+
+def test_adam_and_the_learning_rate_are_the_paper_s(bpe: Tokenizer, tmp_path: Path) -> None:
+    module = TranslationModule(bpe, SHAPE, warmup_steps=3)
+    rates: list[float] = []
+
+    class Watch(pl.Callback):
+        def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+            (group,) = optimizer.param_groups
+            rates.append(group["lr"])
+            assert group["betas"] == (0.9, 0.98)
+            assert group["eps"] == 1e-9
+            assert group["weight_decay"] == 0
+
+    fit(module, bpe, tmp_path, max_steps=5, callbacks=[Watch()])
+    assert rates == pytest.approx([learning_rate(step, 16, 3) for step in range(1, 6)])
+
+
+def test_validation_reports_the_loss_per_token_and_real_bleu(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    module = TranslationModule(bpe, SHAPE, eps_ls=0.1, search={"beam_size": 2})
+    prepared = data(bpe, tmp_path, max_tokens=64)
+    fitted = trainer(tmp_path, 1)
+    (values,) = fitted.validate(module, datamodule=prepared, verbose=False)
+
+    source, target = prepared.validation_texts
+    batch = collate(*([np.array(ids) for ids in bpe.encode(side)] for side in (source, target)))
+    with torch.no_grad():
+        tgt = batch.tgt.padded()
+        logits = module.model(batch.src.padded(), tgt)[tgt != 0]
+    loss = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
+    perplexity = F.cross_entropy(logits, batch.labels).exp()
+    assert values["val_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert values["val_ppl"] == pytest.approx(perplexity.item(), rel=1e-4)
+
+    results = Translator(module.model, bpe, 256).translate(source, beam_size=2)
+    bleu = metrics.bleu([result.text for result in results], target).value
+    assert values["val_bleu"] == pytest.approx(bleu)
+
+
+def test_dropout_draws_the_same_for_the_same_batch_number(bpe: Tokenizer, tmp_path: Path) -> None:
+    def weights(disturb: bool) -> torch.Tensor:
+        torch.manual_seed(3)
+        module = TranslationModule(bpe, {**SHAPE, "P_drop": 0.5}, warmup_steps=2)
+
+        class Disturb(pl.Callback):
+            def on_train_batch_end(self, *args: Any) -> None:
+                if disturb:
+                    torch.rand(100)
+
+        fit(module, bpe, tmp_path, max_steps=3, callbacks=[Disturb()])
+        return module.model.embedding.weight.detach()
+
+    assert torch.equal(weights(disturb=False), weights(disturb=True))
+
+
+def test_a_request_stops_training_within_two_steps(bpe: Tokenizer, tmp_path: Path) -> None:
+    module = TranslationModule(bpe, SHAPE)
+    module.stop_requested = True
+    fitted = fit(module, bpe, tmp_path, max_steps=50)
+    assert module.stopped
+    assert fitted.global_step == 2
+
+
+def test_a_module_remembers_its_numbers_in_plain_types(bpe: Tokenizer) -> None:
+    module = TranslationModule(bpe, SHAPE, max_length=77)
+    assert module.hparams["model"] == {
+        "vocab_size": 300,
+        **SHAPE,
+        "d_k": 8,
+        "learned_positions": None,
+    }
+    assert module.hparams["max_length"] == 77
+    assert "tokenizer" not in module.hparams
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"warmup_steps": 0}, "warmup_steps"),
+        ({"warmup_steps": "many"}, "warmup_steps"),
+        ({"model": {**SHAPE, "N": "six"}}, "N"),
+        ({"eps_ls": 2.0}, "eps_ls"),
+        ({"beta2": 1.5}, "beta2"),
+        ({"eps": "tiny"}, "eps"),
+        ({"lr_factor": 0}, "lr_factor=0: must be a number above 0"),
+        ({"lr_factor": -1.0}, "lr_factor=-1.0: must"),
+        ({"lr_factor": float("inf")}, "lr_factor=inf: must"),
+        ({"lr_factor": float("nan")}, "lr_factor=nan: must"),
+        ({"lr_factor": "2"}, "lr_factor='2': must"),
+        ({"lr_factor": True}, "lr_factor=True: must"),
+        ({"lr_factor": None}, "lr_factor=None: must"),
+        ({"search": {"beam_size": -1}}, "beam_size"),
+    ],
+)
+def test_wrong_numbers_show_at_once(bpe: Tokenizer, changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        TranslationModule(bpe, **{"model": SHAPE, **changes})
+
+
+def test_gradients_are_exchanged_once_a_step_not_once_a_batch(
+    bpe: Tokenizer, tmp_path: Path
+) -> None:
+    module = TranslationModule(bpe, SHAPE)
+    exchanged: list[bool] = []
+
+    class Watch(pl.Callback):
+        def on_before_backward(self, trainer: pl.Trainer, *_: Any) -> None:
+            exchanged.append(bool(trainer.strategy.model.require_backward_grad_sync))
+
+    strategy = DDPStrategy(process_group_backend="gloo")
+    try:
+        fit(
+            module, bpe, tmp_path,
+            max_steps=2, accumulate_grad_batches=3, strategy=strategy, callbacks=[Watch()],
+        )  # fmt: skip
+    finally:
+        dist.destroy_process_group()
+    assert exchanged == [False, False, True] * 2
+
+
+def test_gradients_are_gone_before_the_next_forward_pass(bpe: Tokenizer, tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class Watch(pl.Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
+            seen.append(any(p.grad is not None for p in module.parameters()))
+
+    options = {"max_steps": 2, "accumulate_grad_batches": 2, "callbacks": [Watch()]}
+    fit(TranslationModule(bpe, SHAPE), bpe, tmp_path, **options)
+    assert seen == [False, True, False, True]  # a step's own are kept for its second batch
+
+
+def test_memory_is_kept_from_the_first_step_on_and_once(
+    bpe: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[bool] = []
+    module = TranslationModule(bpe, SHAPE)
+
+    def tune_malloc_for_steps() -> None:
+        calls.append(len(module.optimizers().state) == len(list(module.parameters())))
+
+    monkeypatch.setattr("mt.training.lightning_module.tune_malloc_for_steps", tune_malloc_for_steps)
+    fit(module, bpe, tmp_path, max_steps=3)
+    assert calls == [True]  # when Adam has its means
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gpu_is_not_waited_for(bpe: Tokenizer, dtype: torch.dtype) -> None:
+    """Forward, loss, backward and the step's sums; torch raises at anything that would wait."""
+    module = TranslationModule(bpe, {**SHAPE, "P_drop": 0.1}).cuda()
+    module.trainer = SimpleNamespace(world_size=1, global_step=0)  # type: ignore[assignment]
+    host = collate([np.array([5, 6, 7]), np.array([8])], [np.array([9]), np.array([10, 11])])
+    sides = ([x.cuda() if torch.is_tensor(x) else x for x in side] for side in host[:2])
+    src, tgt = (type(host.src)(*side) for side in sides)
+    batch = type(host)(src, tgt, host.labels.cuda())
+    optimizer = torch.optim.Adam(module.parameters(), fused=True)
+    for attempt in range(3):  # the first loads kernels
+        torch.cuda.set_sync_debug_mode("error" if attempt else "default")
+        try:
+            with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
+                loss, _ = module._losses(batch)
+            loss.backward()
+            module._batches, module._sums = [batch], [loss.detach()]
+            module.on_before_optimizer_step(optimizer)
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_compiled_layers_compute_the_same_with_code_for_few_shapes(
+    bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
+    torch.manual_seed(0)
+    plain, compiled = (TranslationModule(bpe, {**SHAPE, "N": 2}) for _ in range(2))
+    compiled.load_state_dict(plain.state_dict())
+    compiled.compile_layers()
+    assert list(compiled.state_dict()) == list(plain.state_dict())  # checkpoints are the same
+    rng = np.random.default_rng(0)
+    for dtype, tolerance in ((torch.float32, 1e-3),):
+        torch._dynamo.utils.counters.clear()
+        for sentences in (3, 1, 9, 30, 2):
+            sides = [
+                [rng.integers(4, 300, rng.integers(1, 40)) for _ in range(sentences)]
+                for _ in range(2)
+            ]
+            found = []
+            for module in (plain, compiled):
+                module.zero_grad()
+                with torch.autocast("cpu", dtype=dtype, enabled=dtype == torch.bfloat16):
+                    loss, _ = module.train()._losses(collate(*sides))
+                    with torch.no_grad():
+                        again, _ = module.eval()._losses(collate(*sides))
+                loss.backward()
+                found.append([loss.detach(), again, *(p.grad for p in module.parameters())])
+            torch.testing.assert_close(*found, atol=10 * tolerance, rtol=tolerance)
+        assert 0 < torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 20

@@ -1,0 +1,65 @@
+"""How the programs end on a user's mistake, and what they clean up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf.errors import OmegaConfBaseException
+
+from mt.utils import hydra_app
+
+
+def test_a_user_error_is_one_message_and_status_2(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+    with pytest.raises(SystemExit) as end, hydra_app.user_errors("mt.x", ValueError):
+        raise ValueError("N='six': must be a number")
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "mt.x: error: N='six': must be a number\n"
+
+
+def test_the_messages_of_hydra_become_one_line(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+    with pytest.raises(SystemExit), hydra_app.user_errors("mt.x", OmegaConfBaseException):
+        raise OmegaConfBaseException("Key 'a'\n    is not\n in struct")
+    assert capsys.readouterr().err == "mt.x: error: Key 'a' is not in struct\n"
+
+
+def test_other_errors_and_a_wish_for_the_traceback_pass(monkeypatch: Any) -> None:
+    with pytest.raises(KeyError), hydra_app.user_errors("mt.x", ValueError):
+        raise KeyError("a bug")
+    monkeypatch.setenv("MT_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="six"), hydra_app.user_errors("mt.x", ValueError):
+        raise ValueError("six")
+
+
+def test_ctrl_c_before_there_is_something_to_save_is_one_line(
+    capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # which start() sets for its whole process
+
+    def main() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        hydra_app.start("mt.x", main)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "mt.x: interrupted\n"
+
+
+def test_only_empty_folders_below_outputs_go(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, own = Path("outputs/a/run"), Path("mine/run")
+    full = Path("outputs/b/run")
+    for folder in (run, own, full):
+        folder.mkdir(parents=True)
+    (full / "something").write_text("")
+    for folder in (run, own, full):
+        hydra_app.remove_empty(folder)
+    assert not Path("outputs/a").exists()
+    assert not own.exists()
+    assert Path("mine").exists()
+    assert (full / "something").exists()
+
+
+def test_the_configuration_is_found() -> None:
+    assert (Path(hydra_app.CONF) / "train.yaml").is_file()
