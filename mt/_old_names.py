@@ -1,7 +1,7 @@
 """Module names of version 0.1 that model cards and exports print: they still import.
 
-Version 0.1 had all modules in one flat list. An import of an old name gives the module that has
-its content today.
+Version 0.1 had all modules in one flat list. Importing an old name returns the module that has
+the same content today.
 """
 
 import importlib
@@ -36,9 +36,13 @@ class _OldNameFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # importlib has put the spec of the old name there
+        module.__spec__ = self._spec  # importlib has replaced it by the spec of the old name
 
 
 def install() -> None:
-    """Have the old names found, before ``mt.exports.onnx`` is taken for a part of ``mt.export``."""
+    """Let imports find the old names.
+
+    The finder comes first: otherwise ``mt.exports.onnx`` would be a second copy of the module,
+    found by the path of ``mt.export``.
+    """
     sys.meta_path.insert(0, _OldNameFinder())

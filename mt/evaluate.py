@@ -1,23 +1,21 @@
 """python -m mt.evaluate: evaluation runs as conf/evaluate.yaml says (Hydra).
 
-Translates a test set with each beam size asked for, prints every score with its signature, and
-writes to the run directory hypotheses, scores sentence by sentence, report.json, report.md and
-pictures.png. ``hyp=FILE`` scores translations that are there already, of whatever program;
-``compare=[A,B]`` sets two such reports side by side instead.
+Translates a test set with each beam size, prints every score with its signature, and writes to the
+run directory the hypotheses, the scores sentence by sentence, report.json, report.md and
+pictures.png. ``hyp=FILE`` scores existing translations of any program; ``compare=[A,B]`` compares
+two such reports instead.
 """
 
 import contextlib
 import hashlib
-import json
 import logging
 import platform
-import re
-import shlex
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import hydra
 import sacrebleu
@@ -27,62 +25,211 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from mt.data import preprocessing
-from mt.data.readers import SPLITS, make_reader
+from mt.data.readers import SPLITS, CorpusReader, FileReader
 from mt.evaluation import compare, metrics, plots
 from mt.evaluation import report as reports
-from mt.evaluation.report import Report
+from mt.evaluation.comet import Comet
+from mt.evaluation.report import Report, Row
 from mt.inference.options import SearchOptions, load_search_defaults
-from mt.inference.translation import Translation
 from mt.inference.translator import Translator, pick_device
 from mt.model import checkpoint
 from mt.utils import console, hydra_app
+from mt.utils.atomic import atomic_write
+from mt.utils.checks import check_bool, check_int
 from mt.utils.line_io import read_lines
 
 log = logging.getLogger("mt.evaluate")
 
-OURS = r"(hypotheses|sentences)\.(beam\d+|given)\.(txt|jsonl)"  # files that a report names
-PLURALS = {"reference": "references", "hypothesis": "hypotheses"}
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """conf/evaluate.yaml, read once; the comments there say what the settings mean."""
+
+    reader: CorpusReader  # of data, or of the files src and ref
+    split: str  # its part that is the test set
+    test_set: str  # its name in the report
+    own_files: bool  # the test set is src and ref
+    languages: list[str]  # data.src and data.tgt
+    model_paths: list[str | None]
+    hyp: str | None
+    tokenized: bool
+    limit: int | None
+    device: str
+    precision: str
+    workers: int | None
+    comet: str | None
+    beam_sizes: list[int]
+    alpha: float | None
+    batch_size: int
+    resolved: dict[str, Any]  # all settings, as the report has them
+
+    def __post_init__(self) -> None:
+        check_bool("tokenized", self.tokenized)
+        check_int("limit", self.limit, optional=True)
+        if not self.beam_sizes or len(set(self.beam_sizes)) < len(self.beam_sizes):
+            raise ValueError(f"search.beam_size={self.beam_sizes}: name at least one, each once")
+        if self.hyp is not None and self.model_paths != [None]:
+            raise ValueError("hyp and model_path: either score a file or what a model translates")
 
 
-def read_test_set(cfg: DictConfig) -> tuple[list[str], list[str], str]:
-    """Sources, references and a name for them. ValueError or OSError says what is wrong."""
+def read_config(cfg: DictConfig) -> EvaluateConfig:
+    """Raises ValueError, TypeError or an error of OmegaConf when a setting is wrong."""
+    hydra_app.check_sections(cfg, "data", "search")
+    if OmegaConf.is_list(cfg.hyp):
+        raise ValueError("hyp: name one file; each has a report of its own, and compare=[A,B]")
     if (cfg.src is None) != (cfg.ref is None):
         raise ValueError("src and ref go together: a file of sources and one of references")
+    reader: CorpusReader
     if cfg.src is not None:
-        source, split = make_reader({"kind": "files", "test": [cfg.src, cfg.ref]}), "test"
-        name = f"{cfg.src} / {cfg.ref}"
+        reader, split = FileReader(test=[cfg.src, cfg.ref]), "test"
+        test_set = f"{cfg.src} / {cfg.ref}"
     elif cfg.split not in SPLITS:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
     else:
-        source, split = make_reader(cfg.data), cfg.split
-        given = cfg.data.get(split) or cfg.data.get("path") or cfg.data.kind
-        name = f"{given} ({split})"
-    try:
-        return *preprocessing.texts(source, split, cfg.limit), name
-    except preprocessing.Empty as error:
-        raise ValueError(f"{name}: {error}") from None
+        reader, split = hydra_app.instantiate(cfg, "data.reader"), cfg.split
+        test_set = f"{cfg.data.get(split) or cfg.data.get('path') or 'phrasebook'} ({split})"
+    return EvaluateConfig(
+        reader=reader,
+        split=split,
+        test_set=test_set,
+        own_files=cfg.src is not None,
+        languages=[str(cfg.data.src), str(cfg.data.tgt)],
+        model_paths=[None if path is None else str(path) for path in as_list(cfg.model_path)],
+        hyp=None if cfg.hyp is None else str(cfg.hyp),
+        device=str(cfg.device),
+        comet=str(cfg.comet) if cfg.comet else None,
+        beam_sizes=as_list(cfg.search.beam_size),
+        alpha=cfg.search.alpha,
+        batch_size=cfg.search.batch_size,
+        resolved=cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True)),
+        **{name: cfg[name] for name in ("tokenized", "limit", "precision", "workers")},
+    )
 
 
-def translate(
-    translator: Translator, sources: list[str], options: SearchOptions, batch_size: int
-) -> tuple[list[Translation], dict[str, Any]]:
-    """The translations, and how fast they came; tokens are the model's, eos counted."""
-    start = time.perf_counter()
-    with tqdm(total=len(sources), unit=" sentences", disable=None) as bar:
-        results = translator.translate(
-            sources, options, batch_size=batch_size, on_progress=bar.update
+def as_list(value: Any) -> list[Any]:
+    """A setting that may be one value or a list of several."""
+    return list(value) if OmegaConf.is_list(value) else [value]
+
+
+class SystemOutput(NamedTuple):
+    """The translations of the test set by one search, or those of a file."""
+
+    name: str  # in the names of its files
+    search: Report  # its settings, and how fast it was
+    hypotheses: list[str]
+    log_probs: list[float] | None = None
+
+
+class EvaluatedModel:
+    """The model, or the ensemble, that translates the test set."""
+
+    def __init__(self, config: EvaluateConfig) -> None:
+        self.paths = [checkpoint.resolve_model_path(path) for path in config.model_paths]
+        if not self.paths or len({path.resolve() for path in self.paths}) < len(self.paths):
+            raise ValueError(f"model_path={config.model_paths}: name at least one, each once")
+        default = load_search_defaults(self.paths[0]).alpha
+        alpha = default if config.alpha is None else config.alpha
+        self.options = [SearchOptions(beam_size, alpha) for beam_size in config.beam_sizes]
+        self.batch_size = config.batch_size
+        self.translator = Translator.load(
+            self.paths, config.device, config.precision, config.workers
         )
-    seconds = time.perf_counter() - start
-    tokens = sum(result.tokens for result in results)
-    return results, {
-        "output_tokens": tokens,
-        "seconds": round(seconds, 3),
-        "tokens_per_second": round(tokens / seconds, 1),
-    }
+        self.languages: list[str] = self.translator.configs[0].get("languages") or ["en", "de"]
+
+    def description(self, sources: list[str]) -> Report:
+        """Names, configurations and hashes for the report.
+
+        The hash of an ensemble is that of its members' hashes, joined by blanks.
+        """
+        tokenizer = self.translator.tokenizer
+        names = [
+            "mt/everyday" if path == checkpoint.BUNDLED_MODEL else str(path) for path in self.paths
+        ]
+        hashes = [checkpoint.digest(path) for path in self.paths]
+        members: list[Report] = [
+            {"model": name, "model_sha256": sha256, "model_config": model_config}
+            for name, sha256, model_config in zip(
+                names, hashes, self.translator.configs, strict=True
+            )
+        ]
+        sha256 = hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+        ensemble = {"model": " + ".join(names), "model_sha256": sha256, "members": members}
+        return (members[0] if len(members) == 1 else ensemble) | {
+            "tokenizer_sha256": hashlib.sha256(tokenizer.proto).hexdigest(),
+            "source_tokens": sum(len(ids) + 1 for ids in tokenizer.encode(sources)),
+        }
+
+    def learning_curves(self) -> plots.Curves:
+        """Those of its training; none for an ensemble."""
+        return plots.learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
+
+    def translate(self, sources: list[str]) -> Iterator[SystemOutput]:
+        """The output of each search; its tokens are the model's, eos counted."""
+        for options in self.options:
+            start = time.perf_counter()
+            with tqdm(total=len(sources), unit=" sentences", disable=None) as bar:
+                results = self.translator.translate(
+                    sources, options, batch_size=self.batch_size, on_progress=bar.update
+                )
+            seconds = time.perf_counter() - start
+            tokens = sum(result.tokens for result in results)
+            search = {
+                "beam_size": options.beam_size,
+                "alpha": options.alpha,
+                "output_tokens": tokens,
+                "seconds": round(seconds, 3),
+                "tokens_per_second": round(tokens / seconds, 1),
+            }
+            hypotheses = [result.text for result in results]
+            log_probs = [round(result.log_prob, 4) for result in results]
+            yield SystemOutput(f"beam{options.beam_size}", search, hypotheses, log_probs)
+
+
+def read_test_set(config: EvaluateConfig) -> tuple[list[str], list[str]]:
+    """Sources and references. ValueError or OSError says what is wrong with them."""
+    try:
+        return preprocessing.texts(config.reader, config.split, config.limit)
+    except preprocessing.EmptyCorpusError as error:
+        raise ValueError(f"{config.test_set}: {error}") from None
+
+
+def read_hypotheses(config: EvaluateConfig, num_sentences: int) -> Iterator[SystemOutput]:
+    """The translations of the file ``hyp``. ValueError unless it has a line for each sentence."""
+    lines = list(read_lines(str(config.hyp)))[: config.limit]
+    if len(lines) != num_sentences:
+        raise ValueError(f"hyp={config.hyp}: {len(lines):,} lines for {num_sentences:,} sentences")
+    warn_of_odd_text(config.tokenized, hypothesis=lines)
+    yield SystemOutput("given", {"beam_size": None, "alpha": None}, lines)
+
+
+def warn_of_odd_text(tokenized: bool, **sides: list[str]) -> None:
+    """Warn of blank lines, and of text that contradicts the setting ``tokenized``."""
+    plurals = {"reference": "references", "hypothesis": "hypotheses"}
+    for side in plurals.keys() & sides.keys():
+        if metrics.looks_tokenized(sides[side]) not in (None, tokenized):
+            log.warning(
+                f"the {plurals[side]} do not look tokenised: tokenized=true is for text that is"
+                if tokenized
+                else f"the {plurals[side]} look tokenised: tokenized=true scores such text as it is"
+            )
+    for side, lines in sides.items():
+        if blank := [i for i, line in enumerate(lines, 1) if not line.strip()]:
+            log.warning(f"{len(blank):,} {side} line(s) are empty, the first is line {blank[0]:,}")
+
+
+def pick_languages(config: EvaluateConfig, model: EvaluatedModel | None) -> tuple[str, str]:
+    """Source and target language. ValueError when the data have the model's other direction."""
+    source, target = languages = config.languages if model is None else model.languages
+    if not config.own_files and config.languages == languages[::-1] != languages:
+        raise ValueError(
+            f"the model translates {source} to {target}, the data are {target} to {source}: "
+            f"set data.src={source} data.tgt={target}"
+        )
+    return source, target if target.isalpha() else "de"  # the number of a column is no language
 
 
 def machine(device: torch.device) -> str:
-    """What computes, in words; not whose it is."""
+    """GPU, CPU and threads in words, but no host name."""
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -92,165 +239,26 @@ def machine(device: torch.device) -> str:
     return f"{torch.cuda.get_device_name(device)}; {cpu}" if device.type == "cuda" else cpu
 
 
-def _check_languages(cfg: DictConfig, languages: list[str]) -> None:
-    """ValueError when data of the other direction are about to be scored."""
-    given = [str(cfg.data.src), str(cfg.data.tgt)]
-    if cfg.src is None and given == languages[::-1] != languages:
-        raise ValueError(
-            f"the model translates {' to '.join(languages)}, the data are {' to '.join(given)}: "
-            f"set data.src={languages[0]} data.tgt={languages[1]}"
-        )
-
-
-def _listed(given: Any) -> list[Any]:
-    """A setting that may be one value or a list of several."""
-    return list(given) if OmegaConf.is_list(given) else [given]
-
-
-class Found(NamedTuple):
-    """A column of the report."""
-
-    name: str  # in the names of its files
-    facts: Report  # its search, and how fast that was
-    hypotheses: list[str]
-    log_probs: list[float] | None = None
-
-
-class Model:
-    """What translates the test set, as the configuration says: a model, or several together."""
-
-    def __init__(self, cfg: DictConfig) -> None:
-        named = _listed(cfg.model_path)
-        self.paths = [
-            checkpoint.resolve_model_path(None if name is None else str(name)) for name in named
-        ]
-        if not named or len({path.resolve() for path in self.paths}) < len(named):
-            raise ValueError(f"model_path={named}: name at least one, each once")
-        sizes = _listed(cfg.search.beam_size)
-        if not sizes or len(set(sizes)) < len(sizes):
-            raise ValueError(f"search.beam_size={sizes}: name at least one, each once")
-        own = load_search_defaults(self.paths[0]).alpha
-        alpha = own if cfg.search.alpha is None else cfg.search.alpha
-        self.options = [SearchOptions(size, alpha) for size in sizes]
-        self.batch_size = cfg.search.batch_size
-        device, precision = str(cfg.device), cfg.precision
-        self.translator = Translator.load(self.paths, device, precision, cfg.workers)
-        self.languages = self.translator.configs[0].get("languages") or ["en", "de"]
-
-    def about(self, sources: list[str]) -> Report:
-        """The hash of an ensemble is that of its members' hashes, a blank between two."""
-        tokenizer, configs = self.translator.tokenizer, self.translator.configs
-        names = [
-            "mt/everyday" if path == checkpoint.BUNDLED_MODEL else str(path) for path in self.paths
-        ]
-        hashes = [checkpoint.digest(path) for path in self.paths]
-        members = [
-            {"model": name, "model_sha256": sha256, "model_config": config}
-            for name, sha256, config in zip(names, hashes, configs, strict=True)
-        ]
-        if len(members) == 1:
-            found: Report = members[0]
-        else:
-            sha256 = hashlib.sha256(" ".join(hashes).encode()).hexdigest()
-            found = {"model": " + ".join(names), "model_sha256": sha256, "members": members}
-        return found | {
-            "tokenizer_sha256": hashlib.sha256(tokenizer.proto).hexdigest(),
-            "source_tokens": sum(len(ids) + 1 for ids in tokenizer.encode(sources)),
-        }
-
-    def curves(self) -> plots.Curves:
-        """Of its training; an ensemble had several."""
-        return plots.learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
-
-    def searches(self, sources: list[str]) -> Iterator[Found]:
-        for option in self.options:
-            results, speed = translate(self.translator, sources, option, self.batch_size)
-            search = {"beam_size": option.beam_size, "alpha": option.alpha}
-            yield Found(
-                f"beam{option.beam_size}",
-                search | speed,
-                [result.text for result in results],
-                [round(result.log_prob, 4) for result in results],
-            )
-
-
-def given(cfg: DictConfig, sentences: int) -> Found:
-    """The translations of the file ``hyp``. ValueError unless it has a line for each sentence."""
-    lines = list(read_lines(str(cfg.hyp)))
-    lines = lines if cfg.limit is None else lines[: cfg.limit]
-    if len(lines) != sentences:
-        raise ValueError(f"hyp={cfg.hyp}: {len(lines):,} lines for {sentences:,} sentences")
-    _warn(cfg.tokenized, hypothesis=lines)
-    return Found("given", {"beam_size": None, "alpha": None}, lines)
-
-
-def _check(cfg: DictConfig) -> None:
-    metrics.bootstrap_seed()  # what is wrong with it shows before the work
-    hydra_app.check_sections(cfg, "data", "search")
-    if not isinstance(cfg.tokenized, bool):
-        raise ValueError(f"tokenized={cfg.tokenized!r}: must be true or false")
-    if OmegaConf.is_list(cfg.hyp):
-        raise ValueError("hyp: name one file; each has a report of its own, and compare=[A,B]")
-    if cfg.hyp is not None and cfg.model_path is not None:
-        raise ValueError("hyp and model_path: either score a file or what a model translates")
-
-
-def _warn(tokenized: bool, **sides: list[str]) -> None:
-    for side in {"reference", "hypothesis"} & sides.keys():
-        if metrics.look_tokenized(sides[side]) not in (None, tokenized):
-            log.warning(
-                f"the {PLURALS[side]} do not look tokenised: tokenized=true is for text that is"
-                if tokenized
-                else f"the {PLURALS[side]} look tokenised: tokenized=true scores such text as it is"
-            )
-    for side, lines in sides.items():
-        if blank := [i for i, line in enumerate(lines, 1) if not line.strip()]:
-            log.warning(f"{len(blank):,} {side} line(s) are empty, the first is line {blank[0]:,}")
-
-
-def files_before(run_dir: Path) -> set[str]:
-    """Those that a report there names. ValueError when report.json is somebody else's."""
-    file = run_dir / "report.json"
-    if not file.exists():
-        return set()
-    try:
-        runs = json.loads(file.read_text("utf-8"))["runs"]
-        names = {run[kind] for run in runs for kind in ("hypotheses", "sentence_scores")}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        names = set()
-    if names and all(re.fullmatch(OURS, str(name)) for name in names):
-        return names
-    raise ValueError(
-        f"{file}: no report of mt.evaluate: name another hydra.run.dir, it would be lost"
-    )
-
-
-def run(cfg: DictConfig, run_dir: Path) -> None:
-    _check(cfg)
-    before = files_before(run_dir)
-    model = Model(cfg) if cfg.hyp is None else None
-    sources, references, name = read_test_set(cfg)
-    languages = [str(cfg.data.src), str(cfg.data.tgt)]
-    if model is not None:
-        _check_languages(cfg, model.languages)
-        languages = model.languages
-    target = languages[1] if languages[1].isalpha() else "de"  # a column's number says nothing
-    _warn(cfg.tokenized, source=sources, reference=references)
-    device = pick_device(str(cfg.device))
-    comet = metrics.Comet(str(cfg.comet), device.type == "cuda") if cfg.comet else None
-    nobody = {"model": str(cfg.hyp), "model_sha256": None, "source_tokens": None}
-    report: Report = {
-        "date": time.strftime("%Y-%m-%d"),
-        "command": shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]]),
-        "machine": machine(device),
-        **(nobody if model is None else model.about(sources)),
-        "data": name,
+def new_report(
+    config: EvaluateConfig,
+    model: EvaluatedModel | None,
+    test_set: tuple[list[str], list[str]],
+    target: str,
+) -> Report:
+    """The report as far as it is known before the first search."""
+    sources, references = test_set
+    no_model = {"model": config.hyp, "model_sha256": None, "source_tokens": None}
+    return {
+        **reports.origin(),
+        "machine": machine(pick_device(config.device)),
+        **(no_model if model is None else model.description(sources)),
+        "data": config.test_set,
         "sentences": len(sources),
         "source_sha256": reports.digest(sources),
         "reference_sha256": reports.digest(references),
         "target": target,
-        "tokenized": cfg.tokenized,
-        "config": OmegaConf.to_container(cfg, resolve=True),
+        "tokenized": config.tokenized,
+        "config": config.resolved,
         "versions": {
             "mt": metrics.package_version("mt"),
             "torch": torch.__version__,
@@ -259,58 +267,61 @@ def run(cfg: DictConfig, run_dir: Path) -> None:
         },
         "runs": [],
     }
-    sentences, unfinished = [], []
-    for found in [given(cfg, len(sources))] if model is None else model.searches(sources):
-        if model is not None:  # it was work, whatever happens to the rest
+
+
+def add_output(
+    report: Report, output: SystemOutput, test_set: tuple[list[str], list[str]]
+) -> list[Row]:
+    """Score an output against the test set, add it to the report, and return its sentences."""
+    scores, rows = reports.score_output(
+        *test_set, output.hypotheses, report["target"], report["tokenized"]
+    )
+    for row, log_prob in zip(rows, output.log_probs or (), strict=False):
+        row["log_prob"] = log_prob
+    files = {
+        "hypotheses": f"hypotheses.{output.name}.txt",
+        "sentence_scores": f"sentences.{output.name}.jsonl",
+    }
+    report["runs"].append(output.search | scores | files)
+    return rows
+
+
+def run(config: EvaluateConfig, run_dir: Path) -> None:
+    """Evaluate and write the report. Raises ValueError or OSError that says what is wrong."""
+    metrics.bootstrap_seed()  # a wrong one shows before the work
+    replaced = reports.report_files(run_dir)
+    model = EvaluatedModel(config) if config.hyp is None else None
+    sources, references = read_test_set(config)
+    languages = pick_languages(config, model)
+    warn_of_odd_text(config.tokenized, source=sources, reference=references)
+    gpu = pick_device(config.device).type == "cuda"
+    comet = None if config.comet is None else Comet(config.comet, gpu)
+    report = new_report(config, model, (sources, references), languages[1])
+    sentences: list[list[Row]] = []
+    unfinished: list[Path] = []
+    for output in model.translate(sources) if model else read_hypotheses(config, len(sources)):
+        if model is not None:  # keep the translations even if a later step fails
             run_dir.mkdir(parents=True, exist_ok=True)
-            unfinished.append(run_dir / f"unfinished.{found.name}.txt")
-            reports.write(unfinished[-1], reports.text_of(found.hypotheses))
-        scores, rows = reports.score(sources, references, found.hypotheses, target, cfg.tokenized)
-        for row, log_prob in zip(rows, found.log_probs or (), strict=False):
-            row["log_prob"] = log_prob
-        files = {
-            "hypotheses": f"hypotheses.{found.name}.txt",
-            "sentence_scores": f"sentences.{found.name}.jsonl",
-        }
-        report["runs"].append(found.facts | scores | files)
-        sentences.append(rows)
-    failed = None
+            unfinished.append(run_dir / f"unfinished.{output.name}.txt")
+            atomic_write(unfinished[-1], reports.join_lines(output.hypotheses))
+        sentences.append(add_output(report, output, (sources, references)))
+    failure: ValueError | None = None
     if comet is not None:
-        sides = (languages[0], target)
         try:
-            learned = [reports.comet_scores(x, comet, sides, cfg.tokenized) for x in sentences]
-        except ValueError as error:  # the rest is told all the same
-            failed = error
-            if before:
-                run_dir, before = run_dir / "without-comet", set()
-        else:
-            for scores, rows, one in zip(report["runs"], sentences, learned, strict=True):
-                reports.add_comet(scores, rows, one)
-    write(run_dir, report, sentences, before)
+            reports.add_comet(comet, report, sentences, languages)
+        except ValueError as error:  # the report is written without COMET
+            failure = error
+            if replaced:  # the old report may have it: keep that one
+                run_dir, replaced = run_dir / "without-comet", set()
+    reports.save(run_dir, report, sentences, replaced)
     for path in unfinished:
         path.unlink()
-    curves = {} if model is None else model.curves()
+    curves = {} if model is None else model.learning_curves()
     plots.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
-    with console.reader_may_go():
+    with console.ignore_broken_pipe():
         print(f"{reports.render(report)}\n\nreport  {run_dir}/report.md")
-    if failed is not None:
-        raise ValueError(f"comet={cfg.comet}: {failed}; {run_dir}/report.md is without it")
-
-
-def write(
-    run_dir: Path, report: Report, sentences: list[list[dict[str, Any]]], before: set[str]
-) -> None:
-    """All files of the record but the pictures, in place of those of one ``before``."""
-    texts = {}
-    for found, rows in zip(report["runs"], sentences, strict=True):
-        texts[found["hypotheses"]] = reports.text_of(row["hypothesis"] for row in rows)
-        texts[found["sentence_scores"]] = reports.json_lines(rows)
-    texts["report.md"] = reports.markdown(report, sentences[-1])
-    texts["report.json"] = reports.json_text(report)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    reports.write_all(run_dir, texts)
-    for name in before - texts.keys():
-        (run_dir / name).unlink(missing_ok=True)
+    if failure is not None:
+        raise ValueError(f"comet={config.comet}: {failure}; {run_dir}/report.md is without it")
 
 
 @hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="evaluate")
@@ -319,9 +330,9 @@ def main(cfg: DictConfig) -> None:
     run_dir = hydra_app.run_folder()
     with hydra_app.setting_up("mt.evaluate", run_dir, *hydra_app.USER_ERRORS):
         if cfg.compare is None:
-            run(cfg, run_dir)
+            run(read_config(cfg), run_dir)
         else:
-            compare.run(_listed(cfg.compare), run_dir)
+            compare.run(as_list(cfg.compare), run_dir)
 
 
 if __name__ == "__main__":

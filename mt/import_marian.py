@@ -1,8 +1,8 @@
-"""python -m mt.import_marian FOLDER OUT: a MarianMTModel of transformers as a model folder of ours.
+"""python -m mt.import_marian FOLDER OUT: import a MarianMTModel of transformers as a model folder.
 
-FOLDER is what transformers saves and loads, such as those of OPUS-MT: config.json, the weights
-(model.safetensors or pytorch_model.bin), source.spm, target.spm and vocab.json. Nothing is needed
-to read it but what mt needs anyway.
+FOLDER is what transformers saves and loads, such as a model of OPUS-MT: config.json, the weights
+(model.safetensors or pytorch_model.bin), source.spm, target.spm and vocab.json. The import needs
+no library beyond those of mt.
 """
 
 import argparse
@@ -21,24 +21,22 @@ from torch import Tensor
 from mt.data.tokenizer import PairTokenizer
 from mt.model import checkpoint, marian
 from mt.utils import console
+from mt.utils.checks import check_int
 
-COUNTS = ["vocab_size", "d_model", "pad_token_id", "eos_token_id", "decoder_start_token_id"]
-COUNTS += [
-    f"{side}_{what}"
-    for side in ("encoder", "decoder")
-    for what in ("layers", "attention_heads", "ffn_dim")
-]
+SIZES = ("layers", "attention_heads", "ffn_dim")
+NUMBERS = ["vocab_size", "d_model", "pad_token_id", "eos_token_id", "decoder_start_token_id"]
+NUMBERS += [f"{side}_{size}" for side in ("encoder", "decoder") for size in SIZES]
 DEFAULTS = {"dropout": 0.1, "max_position_embeddings": 512}
 NAMES = ("<pad>", "<unk>", "<s>", "</s>")  # of our first four ids
 CARD = """# {source} → {target} translation model
 
-Imported by `mt.import_marian` from {folder}, a MarianMTModel: who made it, of what data and under
-which terms, is to be found there.
+`mt.import_marian` imported this model from {folder}, a MarianMTModel. See there who made it, from
+which data and under which terms.
 """
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Raises FileNotFoundError or ValueError naming the file."""
+    """The state dict. Raises FileNotFoundError or ValueError that names the folder."""
     file, older = folder / "model.safetensors", folder / "pytorch_model.bin"
     try:
         if file.is_file():
@@ -61,32 +59,29 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """ValueError unless it is a Marian model's, with whole numbers where they belong."""
+    """The values of config.json. Raises ValueError unless it describes a Marian model."""
     config = DEFAULTS | read_json(folder / "config.json")
     if config.get("model_type") != "marian":
         raise ValueError(f"{folder}/config.json: not of a Marian model")
-    for name in (*COUNTS, "max_position_embeddings"):
-        if type(config.get(name)) is not int:
-            raise ValueError(
-                f"{folder}/config.json: {name}={config.get(name)!r}: must be a whole number"
-            )
+    for name in (*NUMBERS, "max_position_embeddings"):
+        check_int(f"{folder}/config.json: {name}", config.get(name), least=0)
     return config
 
 
-def languages_of(folder: Path) -> list[str]:
-    """Source and target. ValueError when the folder does not say."""
-    about = folder / "tokenizer_config.json"
-    found = read_json(about) if about.is_file() else {}
-    languages = [found.get("source_lang"), found.get("target_lang")]
+def read_languages(folder: Path) -> list[str]:
+    """Source and target language. Raises ValueError if the folder does not name them."""
+    file = folder / "tokenizer_config.json"
+    config = read_json(file) if file.is_file() else {}
+    languages = [config.get("source_lang"), config.get("target_lang")]
     if not all(isinstance(name, str) and name for name in languages):
         raise ValueError(f"{folder}: does not say its languages: name them with --languages en de")
     return [str(name) for name in languages]
 
 
 def convert(folder: Path, out: Path, languages: Sequence[str] | None = None) -> int:
-    """Write ``out``; the number of parameters. Raises OSError or ValueError."""
+    """Write the model folder ``out``; return the parameter count. Raises OSError or ValueError."""
     config = read_config(folder)
-    languages = list(languages) if languages else languages_of(folder)
+    languages = list(languages) if languages else read_languages(folder)
     vocabulary = read_json(folder / "vocab.json")
     if "<unk>" not in vocabulary:
         raise ValueError(f"{folder}/vocab.json: holds no <unk>")
@@ -110,21 +105,26 @@ def convert(folder: Path, out: Path, languages: Sequence[str] | None = None) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="mt.import_marian", description="A MarianMTModel of transformers as a model folder."
+        "mt.import_marian", description="Import a MarianMTModel of transformers as a model folder."
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="as transformers saves and loads it")
-    add("out", metavar="OUT", type=Path, help="model folder to write; it must not be there")
-    add("--languages", nargs=2, metavar=("FROM", "TO"), help="default: what the folder says")
+    add("folder", metavar="FOLDER", type=Path, help="the folder that transformers saves and loads")
+    add("out", metavar="OUT", type=Path, help="model folder to write; it must not exist yet")
+    add(
+        "--languages",
+        nargs=2,
+        metavar=("FROM", "TO"),
+        help="default: the languages that the folder names",
+    )
     args = parser.parse_args(argv)
 
     def run() -> None:
         if args.out.exists():
-            raise FileExistsError(f"{args.out}: is there already: name another folder")
+            raise FileExistsError(f"{args.out}: exists already: name another folder")
         parameters = convert(args.folder, args.out, args.languages)
         print(f"{args.out}: {parameters:,} parameters")
 
-    return console.status("mt.import_marian", run)
+    return console.exit_status("mt.import_marian", run)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""python -m mt.translate: sentences from arguments, a pipe, a file or a prompt, translated.
+"""python -m mt.translate: translate sentences from arguments, a pipe, a file or a prompt.
 
-One line out for every line in, in order. Imports neither Lightning nor Hydra nor `datasets`: it
-must start at once.
+It writes one line for every line it reads, in order. It must start at once, so it imports neither
+Lightning nor Hydra nor `datasets`.
 """
 
 import argparse
@@ -20,80 +20,31 @@ from typing import Any, BinaryIO
 from mt.inference.linear import PRECISIONS
 from mt.inference.options import SearchOptions, load_search_defaults
 from mt.inference.translation import Translation
-from mt.inference.translator import Translator, check_batch_size
+from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.utils import console
+from mt.utils.checks import check_int
 from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
 
-OPTIONS = {  # of SearchOptions, and what --help says
-    "beam_size": "hypotheses kept; 1 is greedy (default: the model's own, else 4)",
-    "alpha": "length penalty (default: the model's own, else 0.6)",
-    "n_best": "print N translations: line number, score, text, by tabs",
-    "min_length": "least tokens of a translation",
-    "max_length": "most tokens of a translation (default: 50 more than its source)",
+SEARCH_HELP = {  # for each field of SearchOptions that is a number
+    "beam_size": "number of hypotheses kept; 1 is greedy (default: the model's own, else 4)",
+    "alpha": "strength of the length penalty (default: the model's own, else 0.6)",
+    "n_best": "print N translations of each line: line number, score and text, separated by tabs",
+    "min_length": "a translation has at least this many tokens",
+    "max_length": "a translation has at most this many tokens (default: 50 more than its source)",
     "no_repeat_ngram": "no N tokens come twice in a translation",
-    "repetition_penalty": "above 1: tokens that were there are less likely to come again",
+    "repetition_penalty": "a value above 1 makes tokens less likely to come again",
     "samples": "draw N translations instead of searching; the best score comes first",
-    "temperature": "of the draws (default 1)",
-    "top_k": "draw among the K likeliest tokens",
-    "top_p": "draw among the likeliest tokens that together have this chance",
-    "seed": "of the draws (default 0)",
+    "temperature": "temperature of the samples (default 1)",
+    "top_k": "sample among the K likeliest tokens",
+    "top_p": "sample among the likeliest tokens whose probabilities sum to P",
+    "seed": "seed of the samples (default 0)",
 }
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="mt.translate",
-        description="Translate sentences given as arguments, or lines of standard input or a file.",
-    )
-    add = parser.add_argument
-    add("sentences", nargs="*", metavar="SENTENCE")
-    add(
-        "--model",
-        action="append",
-        help="model folder or checkpoint, or `everyday`, which comes with this package (default), "
-        "or `latest`, the newest under outputs/; several times for an ensemble, which searches as "
-        "the first one says",
-    )
-    files = parser.add_argument_group("lines and files")
-    add = files.add_argument
-    add("--input", metavar="FILE", help="read lines from FILE")
-    add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
-    add("--resume", action="store_true", help="go on with an --output that was interrupted")
-    add(
-        "--split",
-        action=argparse.BooleanOptionalAction,
-        help="a line may hold several sentences (default: so it may as an argument or at a prompt)",
-    )
-    add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
-    add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
-    add("--json", action="store_true", help="print a JSON object a line, with scores")
-    add("--tokens", action="store_true", help="with --json: pieces and log P of each")
-    add("--attention", action="store_true", help="with --json: pieces and where each one looked")
-    speed = parser.add_argument_group("speed")
-    add = speed.add_argument
-    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
-    add(
-        "--precision",
-        choices=PRECISIONS,
-        help="default float32, or what an export is stored in",
-    )
-    add(
-        "--engine",
-        default="mt",
-        choices=("mt", "ctranslate2"),
-        help="what computes: mt (default), or ctranslate2 with a folder written by mt.export, "
-        "whose scores are other ones; it neither samples nor scores",
-    )
-    add("--batch-size", type=int, default=64, help="sentences at a time (default 64)")
-    add("--workers", type=int, help="batches at a time (default: one for each thread of the CPU)")
-    search = parser.add_argument_group("search")
-    for field in fields(SearchOptions):
-        if field.name in OPTIONS:
-            kind = float if isinstance(field.default, float) else int
-            flag = "--" + field.name.replace("_", "-")
-            search.add_argument(flag, type=kind, help=OPTIONS[field.name])
-    search.add_argument("--mbr", action="store_true", help="rank by chrF against each other")
+    """The arguments; argparse ends the program with status 2 when they do not go together."""
+    parser = make_parser()
     args = parser.parse_args(argv)
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
@@ -102,11 +53,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if (args.tokens or args.attention) and not args.json:
         parser.error("--tokens and --attention are printed with --json")
     if args.score is not None:
-        searching = OPTIONS.keys() - {"alpha", "beam_size"}  # these two do no harm
-        given = [name for name in sorted(searching) if getattr(args, name) is not None]
-        given += [n for n in ("split", "prefix", "attention", "mbr") if getattr(args, n)]
-        if given:
-            parser.error(f"--score does not search: leave out --{given[0].replace('_', '-')}")
+        # --alpha counts in a score, and --beam-size does no harm.
+        names = sorted(SEARCH_HELP.keys() - {"alpha", "beam_size"})
+        useless = [name for name in names if getattr(args, name) is not None]
+        useless += [n for n in ("split", "prefix", "attention", "mbr") if getattr(args, n)]
+        if useless:
+            parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
@@ -117,13 +69,67 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def search_options(args: argparse.Namespace, own: SearchOptions) -> SearchOptions:
-    """What is given, the rest as the model's own. ValueError names a value that makes no sense."""
-    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
-    return replace(own, **given, mbr=args.mbr, attention=args.attention)
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mt.translate",
+        description="Translate sentences given as arguments, or lines of standard input or a file.",
+    )
+    add = parser.add_argument
+    add("sentences", nargs="*", metavar="SENTENCE")
+    add(
+        "--model",
+        action="append",
+        help="model folder or checkpoint; `everyday`, the bundled model (default); or `latest`, "
+        "the newest model under outputs/. Several --model make an ensemble, which takes its "
+        "search defaults from the first",
+    )
+    add = parser.add_argument_group("lines and files").add_argument
+    add("--input", metavar="FILE", help="read lines from FILE")
+    add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
+    add("--resume", action="store_true", help="continue an --output that was interrupted")
+    add(
+        "--split",
+        action=argparse.BooleanOptionalAction,
+        help="split a line into sentences (default: only an argument or a line typed at a prompt)",
+    )
+    add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
+    add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
+    add("--json", action="store_true", help="print a JSON object a line, with scores")
+    add("--tokens", action="store_true", help="with --json: print pieces and their log P")
+    add("--attention", action="store_true", help="with --json: print attention over the source")
+    add = parser.add_argument_group("speed").add_argument
+    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
+    add("--precision", choices=PRECISIONS, help="default: float32, or the one an export stores")
+    add(
+        "--engine",
+        default="mt",
+        choices=("mt", "ctranslate2"),
+        help="program that computes: mt (default), or ctranslate2, which reads a folder written by "
+        "mt.export, gives different scores, and can neither sample nor score",
+    )
+    add("--batch-size", type=int, default=64, help="sentences in a batch (default 64)")
+    add("--workers", type=int, help="batches at a time (default: one for each CPU thread)")
+    add = parser.add_argument_group("search").add_argument
+    for field in fields(SearchOptions):
+        if field.name in SEARCH_HELP:
+            number = float if isinstance(field.default, float) else int
+            flag = "--" + field.name.replace("_", "-")
+            add(flag, type=number, help=SEARCH_HELP[field.name])
+    add("--mbr", action="store_true", help="rank translations by chrF against each other")
+    return parser
+
+
+def search_options(args: argparse.Namespace, defaults: SearchOptions) -> SearchOptions:
+    """The options of the command line; the model's ``defaults`` for the rest.
+
+    Raises ValueError that names a value that makes no sense.
+    """
+    values = {name: getattr(args, name) for name in SEARCH_HELP if getattr(args, name) is not None}
+    return replace(defaults, **values, mbr=args.mbr, attention=args.attention)
 
 
 def render(result: Translation, number: int, args: argparse.Namespace) -> str:
+    """The line, or with --n-best the lines, to print for source line ``number``."""
     if args.json:
         return json.dumps(_record(result, args), ensure_ascii=False)
     if args.score is not None:
@@ -134,11 +140,8 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
 
 
 def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "source": result.source,
-        "translation": result.text,
-        "score": result.score,
-    }
+    record: dict[str, Any] = {"source": result.source, "translation": result.text}
+    record["score"] = result.score
     if args.score is not None:
         record["log_prob"] = result.log_prob
     if args.n_best:
@@ -149,9 +152,9 @@ def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
             pieces: dict[str, Any] = {
                 "source": [*part.source, "</s>"],
                 "translation": [*part.output, "</s>"],
-                "log_probs": [round(log_p, 6) for log_p in part.log_probs],
+                "log_probs": [round(log_prob, 6) for log_prob in part.log_probs],
             }
-            if part.attention is not None:  # the mean over layers and heads, a row a piece
+            if part.attention is not None:  # the mean over layers and heads: [T, S]
                 rows = part.attention.mean(dim=(0, 1)).tolist()
                 pieces["attention"] = [[round(weight, 4) for weight in row] for row in rows]
             record["parts"].append(pieces)
@@ -159,9 +162,9 @@ def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
-    """A stream of its own even for standard input, and one that is closed only if a regular file.
+    """Open FILE or standard input. Only a regular file is closed when the program ends.
 
-    Else the end of the program would wait for the thread that waits for the next line.
+    Closing the others would wait for the thread that waits for their next line.
     """
     if path is None:
         if sys.stdin is None:
@@ -173,22 +176,16 @@ def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
     return stream
 
 
-def load(args: argparse.Namespace) -> Translator:
+def load_translator(args: argparse.Namespace) -> Translator:
     if args.engine == "mt":
         return Translator.load(args.model, args.device, args.precision, args.workers)
-    from mt.export import install
-
     try:
         from mt.export.ctranslate2 import Engine
 
         return Engine(args.model[0], args.device, args.precision, args.workers)
     except ImportError as error:
-        raise ValueError(f"--engine {args.engine} ({error}): {install(args.engine)}") from None
-
-
-def digest(model: str, engine: str) -> str:
-    file = Path(model) / "model.bin" if engine == "ctranslate2" else model
-    return checkpoint.digest(file)
+        hint = console.install_hint(args.engine)
+        raise ValueError(f"--engine {args.engine} ({error}): {hint}") from None
 
 
 def open_output(
@@ -206,8 +203,9 @@ def open_output(
     if args.score is not None and not Path(args.score).is_file():
         raise ValueError(f"{args.score}: --score with --output needs a regular file")
     settings = ("engine", "precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
+    weights = "model.bin" if args.engine == "ctranslate2" else ""
     identity = {
-        "model": [digest(model, args.engine) for model in args.model],
+        "model": [checkpoint.digest(Path(model) / weights) for model in args.model],
         "score": None if args.score is None else checkpoint.digest(args.score),
         **asdict(options),
         **{name: getattr(args, name) for name in settings},
@@ -216,49 +214,57 @@ def open_output(
 
 
 def run(args: argparse.Namespace) -> None:
-    check_batch_size(args.batch_size)
-    asked = args.model or [None]
-    args.model = [str(checkpoint.resolve_model_path(name)) for name in asked]
-    own = load_search_defaults(args.model[0])
-    options = search_options(args, own)  # wrong ones show at once
-    for name, path in zip(asked, args.model, strict=True):
+    check_int("batch_size", args.batch_size)
+    names = args.model or [None]
+    args.model = [str(checkpoint.resolve_model_path(name)) for name in names]
+    options = search_options(args, load_search_defaults(args.model[0]))  # before slow work
+    for name, path in zip(names, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
     with ExitStack() as stack:
-        source = None if args.sentences else open_input(args.input, stack)
-        if args.split is None:  # what people type, not a corpus
-            args.split = args.score is None and (source is None or source.isatty())
-        targets = None if args.score is None else opened_targets(args.score, stack)
-        translator = load(args)
-        output = open_output(args, options, stack)  # behind what may fail: it begins a new file
+        stream = None if args.sentences else open_input(args.input, stack)
+        if args.split is None:  # people type several sentences in a line, a corpus has one
+            args.split = args.score is None and (stream is None or stream.isatty())
+        targets = None if args.score is None else read_targets(args.score, stack)
+        translator = load_translator(args)
+        output = open_output(args, options, stack)  # after all that may fail: it begins a new file
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
-        if source is None:  # what the shell gave that is not UTF-8 becomes a question mark
-            texts = [text.encode("utf-8", "replace").decode("utf-8") for text in args.sentences]
-            blocks = iter([texts])
-        else:
-            if source.isatty():
-                print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
-            whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
-            blocks = read_blocks(source, args.input or "standard input", whole)
+        whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
         update = progress(file, stack)
-        number = 0
-        for block in blocks:
+        number = 0  # lines done
+        for block in source_blocks(args, stream, whole):
             lines = output.skip(block)
-            others = None
+            skipped = len(block) - len(lines)
+            line_targets = None
             if targets is not None:
-                others = list(itertools.islice(targets, len(block)))
-                if len(others) < len(block):
+                block_targets = list(itertools.islice(targets, len(block)))
+                if len(block_targets) < len(block):
                     raise ValueError(f"{args.score}: fewer lines than the input")
-                others = others[len(block) - len(lines) :]
-            number += len(block) - len(lines)
+                line_targets = block_targets[skipped:]
+            number += skipped
             if lines:
-                results = _translate(translator, lines, others, args, options, update)
-                rendered = [render(each, number + i, args) for i, each in enumerate(results, 1)]
+                results = _translate(translator, lines, line_targets, args, options, update)
+                rendered = [render(result, number + i, args) for i, result in enumerate(results, 1)]
                 output.write(lines, "".join(f"{line}\n" for line in rendered))
                 number += len(lines)
-            update(number, exact=True)
+            update(number, total=True)
         if targets is not None and next(targets, None) is not None:
             raise ValueError(f"{args.score}: more lines than the {number:,} of the input")
+
+
+def source_blocks(
+    args: argparse.Namespace, stream: BinaryIO | None, whole: bool
+) -> Iterator[list[str]]:
+    if stream is None:  # what the shell gave that is not UTF-8 becomes a question mark
+        return iter([[s.encode("utf-8", "replace").decode("utf-8") for s in args.sentences]])
+    if stream.isatty():
+        print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
+    return read_blocks(stream, args.input or "standard input", whole)
+
+
+def read_targets(path: str, stack: ExitStack) -> Iterator[str]:
+    blocks = read_blocks(open_input(path, stack), path, whole=True)
+    return itertools.chain.from_iterable(blocks)
 
 
 def _translate(
@@ -281,43 +287,40 @@ def _translate(
     )
 
 
-def opened_targets(path: str, stack: ExitStack) -> Iterator[str]:
-    blocks = read_blocks(open_input(path, stack), path, whole=True)
-    return itertools.chain.from_iterable(blocks)
-
-
 def progress(file: Path | None, stack: ExitStack) -> Callable[..., object]:
-    """A bar on standard error for a file of lines, when that is a terminal."""
+    """A function that moves a bar on by some lines, or with ``total`` to that many in all.
+
+    The bar appears for a regular file, if standard error is a terminal.
+    """
     if file is None or not sys.stderr.isatty():
-        return lambda lines, exact=False: None
+        return lambda lines, total=False: None
     from tqdm import tqdm
 
     bar = stack.enter_context(tqdm(total=count_lines(file), unit=" lines"))
 
-    def update(lines: int, exact: bool = False) -> None:
-        bar.update(lines - bar.n if exact else lines)
+    def update(lines: int, total: bool = False) -> None:
+        bar.update(lines - bar.n if total else lines)
 
     return update
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
-    if sys.stderr is None:  # closed by `2>&-`; print would turn to standard output
+    if sys.stderr is None:  # closed by `2>&-`; print would write to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     logging.basicConfig(format="mt.translate: %(message)s", stream=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as the input is, whatever the locale
+        sys.stdout.reconfigure(encoding="utf-8")  # as the input, whatever the locale
 
-    def run_or_say_why() -> None:
+    def run_within_memory() -> None:
         try:
             run(args)
         except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
             if "memory" not in f"{type(error).__name__} {error}".lower():
                 raise
-            remedy = "give a smaller --batch-size or --beam-size"
-            raise ValueError(f"out of memory: {remedy}") from error
+            raise ValueError("out of memory: give a smaller --batch-size or --beam-size") from error
 
-    return console.status("mt.translate", run_or_say_why)
+    return console.exit_status("mt.translate", run_within_memory)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 python scripts/average_checkpoints.py RUN/checkpoints/step-*.ckpt --output FOLDER
 python scripts/average_checkpoints.py RUN1/model RUN2/model --output FOLDER
 
-Checkpoints of one run, as in 6.1 of the paper; or the models of runs that went on from each other
-(start_from), whose mean can be better than the last of them (Wortsman et al., CVPR 2022).
+The checkpoints of one run are averaged as in 6.1 of the paper. The models of runs of which each
+began with the one before (init_from) can have a mean that is better than the last of them
+(Wortsman et al., CVPR 2022).
 """
 
 import argparse
@@ -24,45 +25,38 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--output", required=True, help="the model folder to write")
     args = parser.parse_args(argv)
 
-    def run() -> None:
-        if Path(args.output).exists():
-            raise FileExistsError(f"{args.output} exists already")
-        last = checkpoint.load(args.paths[-1])
-        for path in args.paths[:-1]:
-            check_alike(checkpoint.load(path), last)
-        last.model.load_state_dict(checkpoint.average(args.paths))
-        if any(Path(path).is_dir() for path in args.paths):
-            about = {
-                "mean of models": ", ".join(
-                    f"{path}, sha256 {checkpoint.digest(path)[:12]}" for path in args.paths
-                )
-            }
-        else:
-            about = {"averaged checkpoints": ", ".join(Path(path).stem for path in args.paths)}
-        if started_from := last.config["training"].get("started from"):
-            about["started from"] = started_from
-        checkpoint.save(
-            args.output,
-            last.model,
-            last.tokenizer,
-            last.config["max_length"],
-            last.config["languages"],
-            about,
-        )
-        print(f"{args.output}: the mean of {len(args.paths)}")
-
-    return console.status("average_checkpoints", run)
+    return console.exit_status("average_checkpoints", lambda: average(args.paths, args.output))
 
 
-def check_alike(one: LoadedModel, other: LoadedModel) -> None:
-    """ValueError when their weights do not mean the same."""
-    if one.tokenizer.proto != other.tokenizer.proto:
-        raise ValueError(f"{one.path}: not the tokenizer of {other.path}")
-    shapes = [{**loaded.model.config, "P_drop": None} for loaded in (one, other)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"{one.path}: not the shape of {other.path}")
-    if one.config["languages"] != other.config["languages"]:
-        raise ValueError(f"{one.path}: not the languages of {other.path}")
+def average(paths: list[str], output: str) -> None:
+    """Write the mean as a model folder. ValueError or OSError when there is none."""
+    if Path(output).exists():
+        raise FileExistsError(f"{output} exists already")
+    last = checkpoint.load(paths[-1])
+    for path in paths[:-1]:
+        check_alike(checkpoint.load(path), last)
+    last.model.load_state_dict(checkpoint.average(paths))
+    if any(Path(path).is_dir() for path in paths):
+        hashed = [f"{path}, sha256 {checkpoint.digest(path)[:12]}" for path in paths]
+        training = {"mean of models": ", ".join(hashed)}
+    else:
+        training = {"averaged checkpoints": ", ".join(Path(path).stem for path in paths)}
+    if started_from := last.config["training"].get("started from"):
+        training["started from"] = started_from
+    max_length, languages = last.config["max_length"], last.config["languages"]
+    checkpoint.save(output, last.model, last.tokenizer, max_length, languages, training)
+    print(f"{output}: the mean of {len(paths)}")
+
+
+def check_alike(model: LoadedModel, last: LoadedModel) -> None:
+    """ValueError when the weights of the two models do not mean the same."""
+    if model.tokenizer.proto != last.tokenizer.proto:
+        raise ValueError(f"{model.path}: not the tokenizer of {last.path}")
+    shape, last_shape = ({**loaded.model.config, "P_drop": None} for loaded in (model, last))
+    if shape != last_shape:
+        raise ValueError(f"{model.path}: not the shape of {last.path}")
+    if model.config["languages"] != last.config["languages"]:
+        raise ValueError(f"{model.path}: not the languages of {last.path}")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,72 @@
-"""Multi30k as files: three splits in both forms, from a folder or the hub."""
+"""The data of `multi30k.py`, three splits in both forms, and its jobs."""
 
 import itertools
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mt.data.readers import CorpusReader, FileReader, HubReader
-from mt.evaluation import metrics, report
+from mt.evaluation import metrics
+from mt.evaluation.report import join_lines
+from mt.utils.atomic import atomic_write
+from mt.utils.line_io import read_lines
 
 HUB = "bentrevett/multi30k"
 RAW, LC = "raw", "lc.norm.tok"
 NAMES = {"train": "train", "validation": "val", "test": "test_2016_flickr"}  # as published
 
 
+@dataclass(frozen=True)
+class Job:
+    """One training and its evaluation."""
+
+    form: str
+    name: str  # of its settings, "" for the experiment's own
+    settings: tuple[str, ...]
+    seed: int
+    folder: Path  # that of all jobs
+    parent: str = ""  # digest of the model that it trains further
+
+    @property
+    def configuration(self) -> str:
+        return "-".join(filter(None, (self.form, self.name)))
+
+    @property
+    def run(self) -> Path:
+        return self.folder / f"{self.configuration}-seed{self.seed}"
+
+    def prefix(self, split: str, form: str | None = None) -> str:
+        return prefix(self.folder / "data", split, form or self.form)
+
+    def lines(self, split: str, side: str, form: str | None = None) -> list[str]:
+        return list(read_lines(f"{self.prefix(split, form)}.{side}"))
+
+    def call(self, arguments: Sequence[str], threads: int | None = None) -> None:
+        """Run one of mt's programs; output.log gets its output. RuntimeError when it fails."""
+        log = self.run / "output.log"
+        env = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+        with log.open("a") as stream:
+            status = subprocess.run(
+                [sys.executable, "-m", *arguments], stdout=stream, stderr=subprocess.STDOUT, env=env
+            ).returncode
+        if status:
+            last = (log.read_text().strip().splitlines() or [""])[-1]
+            raise RuntimeError(f"{log}: {arguments[0]} ended with status {status}: {last}")
+
+
+def prefix(folder: Path, split: str, form: str) -> str:
+    return str(folder / (split if form == RAW else f"{split}.{form}"))
+
+
 def prepare_data(source: Path | None, folder: Path) -> None:
-    """The splits in both forms as files of ``folder``. ValueError when it holds another set."""
+    """Write the splits in both forms. ValueError when ``folder`` holds another set."""
     origin = str(source.resolve()) if source else HUB
-    next(_pairs(source, "train", RAW), None)  # if it is not there, nothing is remembered
+    next(_pairs(source, "train", RAW), None)  # raises an error if the set is missing
     remember(folder / "origin.json", origin, "name another --folder")
     for split, form in itertools.product(NAMES, (RAW, LC)):
         base = prefix(folder, split, form)
@@ -25,29 +74,27 @@ def prepare_data(source: Path | None, folder: Path) -> None:
             continue
         sides = zip(*_pairs(source, split, form), strict=True)
         for side, lines in zip(("en", "de"), sides, strict=True):
-            report.write(Path(f"{base}.{side}"), report.text_of(lines))
+            atomic_write(f"{base}.{side}", join_lines(lines))
 
 
 def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, str]]:
     raw: CorpusReader = HubReader(HUB)
     if source is not None:
-        raw, given = (FileReader(**{split: prefix(source, NAMES[split], f)}) for f in (RAW, form))
         if any(source.glob(f"{NAMES[split]}.{LC}.de*")):
-            return given.pairs(split)
+            return FileReader(**{split: prefix(source, NAMES[split], form)}).pairs(split)
+        raw = FileReader(**{split: prefix(source, NAMES[split], RAW)})
     if form == RAW:
         return raw.pairs(split)
     english, german = metrics.LcNormTok("en"), metrics.LcNormTok("de")
     return ((english(source), german(target)) for source, target in raw.pairs(split))
 
 
-def prefix(folder: Path, split: str, form: str) -> str:
-    return str(folder / (split if form == RAW else f"{split}.{form}"))
-
-
-def remember(file: Path, what: Any, remedy: str) -> None:
-    """ValueError when what is done already in the file's folder was done with something else."""
-    now = json.dumps(what)
-    if file.exists() and file.read_text("utf-8").strip() != now:
-        raise ValueError(f"{file.parent} was made with {file.read_text('utf-8').strip()}: {remedy}")
+def remember(file: Path, value: Any, remedy: str) -> None:
+    """Note what the work in the file's folder depends on. ValueError when it has changed."""
+    text = json.dumps(value)
+    before = file.read_text("utf-8").strip() if file.exists() else text
+    # version 0.1 had start_from where init_from is now
+    if before.replace("start_from=", "init_from=") != text.replace("start_from=", "init_from="):
+        raise ValueError(f"{file.parent} was made with {before}: {remedy}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    report.write(file, f"{now}\n")
+    atomic_write(file, f"{text}\n")

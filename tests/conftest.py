@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread, no network, and a cache that goes with the test."""
+"""What all tests share: one thread, no network, and a cache that ends with the test."""
 
 import io
 import itertools
@@ -45,7 +45,7 @@ MAX_LENGTH = 40  # of the model in model_folder
 
 @pytest.fixture(autouse=True)
 def _fresh_process() -> Iterator[None]:
-    """What a program sets for its whole process must not reach the next test."""
+    """Undo what a program sets for its whole process."""
     torch.manual_seed(0)
     log = logging.getLogger("mt")
     before = log.level, log.propagate, list(log.handlers)
@@ -55,11 +55,9 @@ def _fresh_process() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def worked_examples() -> dict[str, Any]:
-    """Published worked examples; tests that need them skip where they are absent."""
-    path = SHARED / "golden" / "worked_examples.json"
-    if not path.is_file():
-        pytest.skip(f"{path} is not here")
-    return json.loads(path.read_text())
+    """Published worked examples of the Transformer; each says what it shows and its source."""
+    path = Path(__file__).parent / "golden" / "worked_examples.json"
+    return json.loads(path.read_text("utf-8"))
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +85,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, small_tokenizer: Toke
 
 
 def babbler(vocab_size: int, seed: int = 0) -> Transformer:
-    """A tiny random model whose outputs are of many lengths, and other ones for every source."""
+    """A tiny random model whose outputs have many lengths and differ for every source."""
     torch.manual_seed(seed)
     model = Transformer(vocab_size, N=1, d_model=32, d_ff=64, h=4).eval()
     with torch.no_grad():
@@ -163,7 +161,7 @@ def greedy(run_translate: Callable[..., Done], model_folder: Path) -> Callable[.
 def run_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Done]]:
-    """``python -m MODULE ARGUMENTS`` in tmp_path, but inside this process, which starts sooner."""
+    """``python -m MODULE ARGUMENTS`` in tmp_path, inside this process, which is faster."""
     from hydra.core.global_hydra import GlobalHydra
 
     monkeypatch.chdir(tmp_path)

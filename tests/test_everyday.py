@@ -1,4 +1,4 @@
-"""The model that comes along: whole, small, and it translates what people type."""
+"""The bundled model is whole and small, and translates what people type."""
 
 import re
 
@@ -46,7 +46,7 @@ def test_it_translates_what_people_type(everyday: Translator, typed: str, german
 
 
 def test_it_knows_the_phrasebook(everyday: Translator) -> None:
-    """Whose training split it learned: a low score would mean that something is broken."""
+    """It learned the training split: a low score would mean that something is broken."""
     sources, references = zip(*phrasebook.load("test")[:100], strict=True)
-    hypotheses = [each.text for each in everyday.translate(sources, beam_size=1)]
+    hypotheses = [result.text for result in everyday.translate(sources, beam_size=1)]
     assert metrics.bleu(hypotheses, references).value > 60

@@ -1,4 +1,4 @@
-"""python -m mt.translate --resume: what was cut short is gone on with, the same in the end."""
+"""python -m mt.translate --resume continues what was cut short, and the result is the same."""
 
 import json
 import os
@@ -87,11 +87,11 @@ def test_a_resumed_run_translates_only_the_rest(
 
 
 @pytest.mark.usefixtures("cut_short")
-@pytest.mark.parametrize("way", ["pipe", "arguments"])
+@pytest.mark.parametrize("source", ["pipe", "arguments"])
 def test_it_does_not_matter_where_the_lines_come_from(
-    greedy: Translate, whole: bytes, tmp_path: Path, way: str
+    greedy: Translate, whole: bytes, tmp_path: Path, source: str
 ) -> None:
-    if way == "pipe":
+    if source == "pipe":
         done = greedy("--output", "out", "--resume", stdin=text(LINES))
     else:
         done = greedy("--output", "out", "--resume", "--no-split", *LINES)  # as lines of a file
@@ -204,7 +204,10 @@ def waiting(
     model_folder: Path, whole: bytes, tmp_path: Path
 ) -> Iterator[Callable[[], subprocess.Popen]]:
     """A process that has translated two blocks of a pipe and waits for the rest of the third."""
-    program = "import sys, mt.utils.line_io; mt.utils.line_io.BLOCK = 4; from mt.translate import main; sys.exit(main())"
+    program = (
+        "import sys, mt.utils.line_io; mt.utils.line_io.BLOCK = 4\n"
+        "from mt.translate import main; sys.exit(main())"
+    )
     arguments = ["--model", str(model_folder), "--beam-size", "1", "--output", "out"]
     # What a job in the background starts, as these tests may be, would ignore Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,18 +4,16 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from train_helpers import PAIRS, arguments, assert_same_weights, metrics, run, start, weights
 
-from mt import train
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.model.transformer import Transformer
-from mt.training.lightning_module import TranslationModule
+from mt.training import setup
 
 
 def test_a_small_model_learns_end_to_end(
@@ -59,13 +57,15 @@ def test_a_small_model_learns_end_to_end(
 
     translator = Translator.load(run_dir / "model")
     results = translator.translate([english for english, _ in PAIRS[:20]], beam_size=4)
-    right = sum(result.text == german for result, (_, german) in zip(results, PAIRS, strict=False))
-    assert right >= 10
+    correct = sum(
+        result.text == german for result, (_, german) in zip(results, PAIRS, strict=False)
+    )
+    assert correct >= 10
 
 
-@pytest.mark.parametrize(("average", "told"), [(2, True), (1, False)])
-def test_a_mean_that_is_worse_than_the_last_weights_is_told(
-    average: int, told: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("average", "warned"), [(2, True), (1, False)])
+def test_a_mean_that_is_worse_than_the_last_weights_gives_a_warning(
+    average: int, warned: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Half-way the model knows far less than at the end."""
@@ -75,12 +75,12 @@ def test_a_mean_that_is_worse_than_the_last_weights_is_told(
     assert run(arguments(corpus, run_dir, **changes), monkeypatch) == 0
     output = capsys.readouterr().out
     single, mean = metrics(run_dir, "val_ppl")[-2:]
-    assert (mean > single) == told
+    assert (mean > single) == warned
     worse = "the mean of 2 checkpoints is worse than the weights were at the last validation ("
     worse += f"perplexity {mean:.2f}, {single:.2f}): they were still learning. Take fewer: "
-    assert (worse in output) == told
+    assert (worse in output) == warned
     fewer = run_dir / "checkpoints" / "step-00000040.ckpt"
-    assert (f"average_checkpoints.py {fewer} --output FOLDER" in output) == told
+    assert (f"average_checkpoints.py {fewer} --output FOLDER" in output) == warned
 
 
 @pytest.mark.parametrize("checkpoint_every", [3, 7])  # 7: the last batch of an epoch
@@ -92,11 +92,10 @@ def test_the_model_is_the_mean_of_the_checkpoints_that_its_card_names(
     last = 22 // checkpoint_every * checkpoint_every
     steps = [last - checkpoint_every, last, 22]
     names = [f"step-{step:08d}" for step in steps]
-    found = sorted(path.stem for path in (tmp_path / "run" / "checkpoints").glob("step-*"))
-    assert found == names
+    paths = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert [path.stem for path in paths] == names
     loaded = checkpoint.load(tmp_path / "run" / "model")
     assert loaded.config["training"]["mean of checkpoints"] == ", ".join(names)
-    paths = [tmp_path / "run" / "checkpoints" / f"{name}.ckpt" for name in names]
     mean = checkpoint.average(paths)
     assert all(torch.equal(mean[name], w) for name, w in loaded.model.state_dict().items())
 
@@ -131,12 +130,12 @@ def test_a_checkpoint_from_before_the_variations_can_be_resumed(tmp_path: Path) 
     hyper_parameters, path = {"model": shape}, tmp_path / "checkpoints" / "last.ckpt"
     path.parent.mkdir()
     torch.save({"state_dict": {}, "global_step": 3, "hyper_parameters": hyper_parameters}, path)
-    cfg = OmegaConf.create({"ckpt": "last", "trainer": {"max_steps": 5}})
-    same, other = (SimpleNamespace(model=Transformer(**shape, d_k=d_k)) for d_k in (4, 3))
-    found = checkpoint.read(path)
-    train._check_resume(path, found, cast(TranslationModule, same), cfg)
+    config: Any = SimpleNamespace(ckpt="last", trainer={"max_steps": 5})
+    modules: list[Any] = [SimpleNamespace(model=Transformer(**shape, d_k=d_k)) for d_k in (4, 3)]
+    saved = checkpoint.read(path)
+    setup._check_resume(config, path, saved, modules[0])
     with pytest.raises(ValueError, match="is of another model"):
-        train._check_resume(path, found, cast(TranslationModule, other), cfg)
+        setup._check_resume(config, path, saved, modules[1])
 
 
 def test_another_seed_gives_other_weights(
@@ -179,7 +178,7 @@ def test_accumulated_micro_batches_are_the_step_in_parts(
 def test_a_step_is_split_over_devices_and_micro_batches(
     tokens_per_step: int, max_tokens: int, devices: int, expected: tuple[int, int]
 ) -> None:
-    assert train.split_step(tokens_per_step, max_tokens, devices) == expected
+    assert setup.split_step(tokens_per_step, max_tokens, devices) == expected
 
 
 def test_two_ranks_take_the_step_of_one(
@@ -198,7 +197,7 @@ def test_two_ranks_take_the_step_of_one(
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert "an epoch is 1 batches on each of 2 device(s), 0 left over, of " in output
-    assert "tokens a side in the mean and at most 2,000\n" in output
+    assert "tokens a side on average and at most 2,000\n" in output
     assert run(arguments(corpus, one, **changes), monkeypatch) == 0
     for name, w in weights(one).items():
         torch.testing.assert_close(weights(two)[name], w, atol=1e-5, rtol=1e-3, msg=name)

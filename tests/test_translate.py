@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from conftest import Done
 
 from mt import translate
 from mt.inference import beam_search
+from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.utils import line_io
@@ -79,16 +81,16 @@ def test_sentences_as_arguments(greedy: Translate, expected: Callable) -> None:
         (b"--help\n-x\n", ["--help", "-x"]),
     ],
 )
-@pytest.mark.parametrize("way", ["pipe", "file"])
+@pytest.mark.parametrize("channel", ["pipe", "file"])
 def test_one_line_out_for_each_line_in(
     greedy: Translate,
     expected: Callable,
     tmp_path: Path,
     stdin: bytes,
     lines: list[str],
-    way: str,
+    channel: str,
 ) -> None:
-    if way == "file":
+    if channel == "file":
         (tmp_path / "in put.txt").write_bytes(stdin)
         done = greedy("--input", "in put.txt")
     else:
@@ -132,16 +134,16 @@ def test_input_and_output_files(greedy: Translate, expected: Callable, tmp_path:
     assert names(tmp_path) == ["in", "out"]
 
 
-@pytest.mark.parametrize("way", ["pipe", "file"])
+@pytest.mark.parametrize("channel", ["pipe", "file"])
 @pytest.mark.parametrize(
     ("content", "number"),
     [(b"good\nb\xe4d\ngood\n", 2), (b"\xff\xfe", 1), (b"\n" * 1999 + b"\xc3", 2000)],
 )
 def test_a_line_that_is_not_utf8_is_named(
-    greedy: Translate, tmp_path: Path, content: bytes, number: int, way: str
+    greedy: Translate, tmp_path: Path, content: bytes, number: int, channel: str
 ) -> None:
     (tmp_path / "in").write_bytes(content)
-    if way == "file":
+    if channel == "file":
         done = greedy("--input", "in", "--output", "out")
         assert_error(done, f"error: in, line {number}: not UTF-8")
     else:
@@ -245,47 +247,49 @@ def test_line_numbers_go_on_from_block_to_block(
 def test_json_and_n_best_together(run_translate: Translate, model_folder: Path) -> None:
     done = run_translate("--model", model_folder, "--json", "--n-best", "2", "the bear", " ")
     one, blank = (json.loads(line) for line in done.out.splitlines())
-    assert [set(found) for found in one["n_best"]] == [{"translation", "score"}] * 2
+    assert [set(entry) for entry in one["n_best"]] == [{"translation", "score"}] * 2
     assert one["n_best"][0] == {"translation": one["translation"], "score": one["score"]}
     assert blank["n_best"] == [{"translation": "", "score": 0.0}]
 
 
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[SearchOptions]:
+    """The options of each search that the test runs."""
+    searches: list[SearchOptions] = []
+
+    def search(*arguments: Any) -> list:
+        searches.append(arguments[2])
+        return beam_search.search(*arguments)
+
+    monkeypatch.setattr("mt.inference.translator.search", search)
+    return searches
+
+
 def test_alpha_and_beam_size_reach_the_search(
-    run_translate: Translate, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+    run_translate: Translate, model_folder: Path, searches: list[SearchOptions]
 ) -> None:
-    seen = []
-    monkeypatch.setattr(
-        "mt.inference.translator.search",
-        lambda model, src, options, begin: (
-            seen.append(options) or beam_search.search(model, src, options, begin)
-        ),
-    )
     assert run_translate("--model", model_folder, "a").code == 0
     assert run_translate("--model", model_folder, "a", "--beam-size", "2", "--alpha", "0").code == 0
-    paper, other = seen
+    paper, other = searches
     assert (paper.beam_size, paper.alpha) == (4, 0.6)  # 6.1
     assert (other.beam_size, other.alpha) == (2, 0.0)
 
 
-def test_a_model_may_say_how_to_search(
-    run_translate: Translate, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_may_name_its_own_search(
+    run_translate: Translate, model_folder: Path, tmp_path: Path, searches: list[SearchOptions]
 ) -> None:
     shutil.copytree(model_folder, tmp_path / "own")
     file = tmp_path / "own" / "config.json"
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "search": {"beam_size": 3, "alpha": 1.2}}))
-    seen = []
-    monkeypatch.setattr(
-        "mt.inference.translator.search",
-        lambda model, src, options, begin: (
-            seen.append(options) or beam_search.search(model, src, options, begin)
-        ),
-    )
     assert run_translate("--model", "own", "a").code == 0
     assert run_translate("--model", "own", "a", "--alpha", "0.5").code == 0
     Translator.load("own").translate(["a"], beam_size=2)
-    found = [(options.beam_size, options.alpha) for options in seen]
-    assert found == [(3, 1.2), (3, 0.5), (2, 1.2)]
+    assert [(options.beam_size, options.alpha) for options in searches] == [
+        (3, 1.2),
+        (3, 0.5),
+        (2, 1.2),
+    ]
     model = Translator.load("own")
     scores = [model.score(["a"], ["b"], alpha)[0].score for alpha in (None, 1.2, 0.6)]
     assert scores[0] == scores[1] != scores[2]
@@ -320,7 +324,7 @@ def test_an_output_of_another_search_does_not_go_on(
 # Which model
 
 
-def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
+def test_the_bundled_model_is_the_default_and_the_latest_must_be_named(
     run_translate: Translate,
     model_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -334,13 +338,13 @@ def test_the_model_that_comes_along_is_the_default_and_the_latest_must_be_named(
             loaded.model.embedding.weight[10:] = loaded.model.embedding.weight[10:].roll(7, 0)
         checkpoint.save(folder, loaded.model, loaded.tokenizer, 40, ["en", "de"], {})
         os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
-    shipped = Translator.load(model_folder).translate(["the bear"], beam_size=1)[0].text
-    assert run_translate("--beam-size", "1", "the bear") == Done(0, f"{shipped}\n", "")
-    assert Translator.load().translate(["the bear"], beam_size=1)[0].text == shipped
+    bundled = Translator.load(model_folder).translate(["the bear"], beam_size=1)[0].text
+    assert run_translate("--beam-size", "1", "the bear") == Done(0, f"{bundled}\n", "")
+    assert Translator.load().translate(["the bear"], beam_size=1)[0].text == bundled
     done = run_translate("--model", "latest", "--beam-size", "1", "the bear")
     assert done.code == 0
     assert done.err == "mt.translate: model outputs/new/run/model\n"
-    assert done.out != f"{shipped}\n"
+    assert done.out != f"{bundled}\n"
     newest = Translator.load(tmp_path / "outputs/new/run/model")
     assert done.out == newest.translate(["the bear"], beam_size=1)[0].text + "\n"
 

@@ -80,8 +80,8 @@ def test_flags_are_the_options_of_the_search(
 
 
 def test_every_option_has_a_flag() -> None:
-    given = translate.OPTIONS.keys() | {"mbr", "attention"}
-    assert given == set(SearchOptions.__dataclass_fields__)
+    flags = translate.SEARCH_HELP.keys() | {"mbr", "attention"}
+    assert flags == set(SearchOptions.__dataclass_fields__)
 
 
 def test_several_models_are_an_ensemble(run_translate: Translate, folders: list[Path]) -> None:

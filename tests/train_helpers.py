@@ -1,4 +1,4 @@
-"""What tests of whole training runs share: seconds of training, and what it leaves."""
+"""Shared by the tests of whole training runs, which take seconds: command lines and results."""
 
 import json
 import os
@@ -90,10 +90,10 @@ def weights(run_dir: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
-    ours, theirs = weights(one), weights(other)
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        assert torch.equal(ours[name], theirs[name]), name
+    weights_one, weights_other = weights(one), weights(other)
+    assert weights_one.keys() == weights_other.keys()
+    for name, weight in weights_one.items():
+        assert torch.equal(weight, weights_other[name]), name
 
 
 def metrics(run_dir: Path, column: str) -> list[float]:
@@ -105,7 +105,7 @@ def metrics(run_dir: Path, column: str) -> list[float]:
 
 FORKER = """
 import json, os, sys
-import mt.train  # once: what is forked from here starts at once
+import mt.train  # once, so that each forked process starts at once
 answers = os.fdopen(int(sys.argv[1]), "w", buffering=1)
 for line in sys.stdin:
     pid = os.fork()
@@ -122,23 +122,23 @@ for line in sys.stdin:
 
 
 class Forker:
-    """Runs mt.train in processes of its own that need not import everything first."""
+    """Runs mt.train in forked processes, which need not import everything first."""
 
     def __init__(self, cwd: Path) -> None:
-        ours, theirs = os.pipe()
-        self.answers = os.fdopen(ours)
+        read_end, write_end = os.pipe()
+        self.answers = os.fdopen(read_end)
         self.log = (cwd / "output.txt").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FORKER, str(theirs)],
+            [sys.executable, "-c", FORKER, str(write_end)],
             cwd=cwd,
             env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=self.log,
             stderr=subprocess.STDOUT,
-            pass_fds=[theirs],
+            pass_fds=[write_end],
             text=True,
         )
-        os.close(theirs)
+        os.close(write_end)
 
     def start(self, arguments: list[str]) -> int:
         """The process number of a new run."""
@@ -147,7 +147,7 @@ class Forker:
         return int(self.answers.readline())
 
     def status(self) -> int:
-        """How the run has ended, in the end: its exit status, or minus a signal's number."""
+        """Wait for the run; its exit status, or minus a signal's number."""
         return int(self.answers.readline())
 
     def output(self) -> str:

@@ -1,33 +1,28 @@
-"""Sentences as people type them: the corpora that we learn from are neater than they are."""
+"""Typing noise: training sentences as people type them, who are less careful than a corpus."""
 
 import random
 
-MARKS = ".?!…"
-QUOTES = str.maketrans("'", "’")
+END_MARKS = ".?!…"
+APOSTROPHES = str.maketrans("'", "’")
 
 
-def add_typing_noise(source: str, rng: random.Random) -> str:
-    """The same sentence, typed carelessly; it is to be translated by a proper one all the same.
+def add_typing_noise(sentence: str, rng: random.Random) -> str:
+    """The same sentence, typed carelessly; the model still learns its neat translation.
 
-    Small letters throughout, no mark at the end, typographic quotes or no apostrophes.
+    With probability 0.5 all letters become small; with 0.5 the marks at the end go; with 0.21
+    quotes become typographic, with 0.09 apostrophes go.
     """
     if rng.random() < 0.5:
-        source = source.lower()
+        sentence = sentence.lower()
     if rng.random() < 0.5:
-        source = source.rstrip(MARKS) or source
+        sentence = sentence.rstrip(END_MARKS) or sentence
     if rng.random() < 0.3:
-        bare = source.replace("'", "") or source
-        source = bare if rng.random() < 0.3 else typographic_quotes(source)
-    return source
+        bare = sentence.replace("'", "") or sentence
+        sentence = bare if rng.random() < 0.3 else typographic_quotes(sentence)
+    return sentence
 
 
 def typographic_quotes(text: str) -> str:
     """Straight quotes as typographic ones: 'It's "here"' becomes ’It’s “here”’."""
-    parts = text.translate(QUOTES).split('"')
+    parts = text.translate(APOSTROPHES).split('"')
     return parts[0] + "".join(f"{'“”'[i % 2]}{part}" for i, part in enumerate(parts[1:]))
-
-
-def check_noise(noise: float) -> None:
-    """ValueError when it is not a share of the pairs."""
-    if not isinstance(noise, int | float) or isinstance(noise, bool) or not 0 <= noise <= 1:
-        raise ValueError(f"data.noise={noise!r}: must be a number from 0 to 1")

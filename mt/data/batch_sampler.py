@@ -1,6 +1,6 @@
 """Batches by token budget: which sentences go together, in what order, and as which tensors.
 
-Shapes: B sentences.
+Shapes: B sentences; lengths are tokens, special ids included.
 """
 
 import math
@@ -14,14 +14,17 @@ from torch.utils.data import Sampler
 
 from mt.data.packing import Packed, pack
 from mt.data.special_ids import BOS, EOS, PAD
+from mt.utils.checks import check_int
+
+MAX_GROUPS = 8  # in a batch: torch.compile makes code for each number of groups
 
 
 class Batch(NamedTuple):
     """Sentence pairs as the training step wants them."""
 
-    src: Packed  # each sentence ending in eos
-    tgt: Packed  # shifted right, each sentence beginning with bos
-    labels: Tensor  # [tgt.tokens] the ids to predict, each sentence ending in eos
+    src: Packed  # each sentence ends in eos
+    tgt: Packed  # shifted right: each sentence begins with bos
+    labels: Tensor  # [tgt.tokens] the ids to predict, each sentence ends in eos
 
 
 def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
@@ -29,49 +32,44 @@ def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Bat
     lengths = np.array([(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]) + 1
     order = np.argsort(-lengths.max(axis=1), kind="stable")
     sources, targets = ([side[i] for i in order] for side in (sources, targets))
-    groups = group(lengths[order])
+    src_groups, tgt_groups = group(lengths[order])
     labels = np.concatenate([np.append(target, EOS) for target in targets], dtype=np.int64)
-    src = pack(pad([np.append(source, EOS) for source in sources]), PAD, groups[0])
-    tgt = pack(pad([np.append(BOS, target) for target in targets]), PAD, groups[1])
+    src = pack(pad([np.append(source, EOS) for source in sources]), PAD, src_groups)
+    tgt = pack(pad([np.append(BOS, target) for target in targets]), PAD, tgt_groups)
     assert tgt.tokens == len(labels), "an id of padding within a sentence"
     return Batch(src, tgt, torch.from_numpy(labels))
 
 
-GROUPS = 8  # in a batch at most: torch.compile makes code for each number of them
-
-
 def group(lengths: np.ndarray) -> list[list[tuple[int, int]]]:
-    """Neighbours of like length: for each side the number and the longest length of each group.
+    """Group neighbours of similar length: (sentences, longest length) of each group, by side.
 
     ``lengths`` [B, sides], the longest pair first. A group ends where its padding, by the longer
-    sides, would exceed a 64th of the batch, or as much more as keeps the groups to ``GROUPS``:
-    about a sixth of the positions that attention lays out is padding.
+    sides, would exceed a 64th of the batch. Where this makes more than MAX_GROUPS groups, they may
+    have more padding. About a sixth of the positions that attention lays out is then padding.
     """
     longest = lengths.max(axis=1).tolist()
-    room = sum(longest) / 64
-    while len(starts := _starts(longest, room)) > GROUPS:
-        room *= 1.2
-    parts = np.split(lengths, starts[1:])
-    widths = np.array([part.max(axis=0) for part in parts])
-    return [
-        [(len(part), int(width)) for part, width in zip(parts, side, strict=True)]
-        for side in widths.T
-    ]
+    max_padding = sum(longest) / 64
+    while len(starts := _group_starts(longest, max_padding)) > MAX_GROUPS:
+        max_padding *= 1.2
+    groups = np.split(lengths, starts[1:])
+    widths = np.array([rows.max(axis=0) for rows in groups])  # [groups, sides]
+    sizes = list(map(len, groups))
+    return [list(zip(sizes, side.tolist(), strict=True)) for side in widths.T]
 
 
-def _starts(longest: list[int], room: float) -> list[int]:
-    """Where groups begin, each of at most ``room`` cells of padding."""
+def _group_starts(longest: list[int], max_padding: float) -> list[int]:
+    """Where groups begin when each has at most ``max_padding`` positions of padding."""
     starts, padding = [0], 0
     for i, length in enumerate(longest):
         padding += longest[starts[-1]] - length
-        if padding > room:
+        if padding > max_padding:
             starts.append(i)
             padding = 0
     return starts
 
 
 def pad(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
-    """Rows of ids -> [B, longest], padded behind."""
+    """B rows of ids -> [B, longest], with padding at the end of each row."""
     padded = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row
@@ -81,60 +79,67 @@ def pad(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
 def token_budget_splits(
     lengths: np.ndarray, max_tokens: int, max_sentences: int | None = None
 ) -> list[int]:
-    """Where to end each batch when pairs are taken in the order given.
+    """Where each batch ends when batches take the pairs in the given order.
 
-    ``lengths`` [pairs, sides] counts tokens, special ids included. A batch is as many pairs as
-    fit: pairs times longest stays within ``max_tokens`` on every side. A pair longer than that
-    is a batch of its own. Returns the batches' ends, the last one ``len(lengths)``.
+    ``lengths`` [pairs, sides]. A batch is as many pairs as fit: pairs times longest stays within
+    ``max_tokens`` on every side. A pair longer than that is a batch of its own.
     """
     longest = lengths.max(axis=1)
     ends: list[int] = []
     start = 0
     while start < len(lengths):
-        room = max(1, max_tokens // int(longest[start]))
+        most = max(1, max_tokens // int(longest[start]))
         if max_sentences is not None:
-            room = min(room, max_sentences)
-        padded = np.maximum.accumulate(longest[start : start + room])
+            most = min(most, max_sentences)
+        padded = np.maximum.accumulate(longest[start : start + most])
         fits = padded * np.arange(1, len(padded) + 1) <= max_tokens  # true, then false
         start += max(1, int(fits.sum()))
         ends.append(start)
     return ends
 
 
-def num_stratified_batches(lengths: np.ndarray, max_tokens: int, others: int, ranks: int) -> int:
-    """Into how many batches, here called hands, to deal pairs out.
+def num_stratified_batches(
+    lengths: np.ndarray, max_tokens: int, other_batches: int, world_size: int
+) -> int:
+    """The number N of length-stratified batches that pairs make (see ``TokenBudgetSampler``).
 
-    ``lengths`` [pairs, sides] in the order of dealing. Of every N neighbours each of N hands gets
-    one, and whichever it gets, it stays within ``max_tokens`` on every side. With ``others``,
-    batches not dealt, they are equally many for each rank, unless the pairs are too few for that.
+    ``lengths`` [pairs, sides], sorted. A batch gets one pair of each stratum, that is of each N
+    neighbours; N is such that the batch which gets the longest of each still stays within
+    ``max_tokens`` on every side. Together with ``other_batches`` each rank gets equally many,
+    unless there are too few pairs for that.
     """
-    hands = 1
-    while hands < len(lengths):
-        hands += -(hands + others) % ranks
-        rounds = np.pad(lengths, ((0, -len(lengths) % hands), (0, 0)))
-        most = int(rounds.reshape(-1, hands, lengths.shape[1]).max(axis=1).sum(axis=0).max())
-        if most <= max_tokens:
+    batches = 1
+    while batches < len(lengths):
+        batches += -(batches + other_batches) % world_size
+        strata = np.pad(lengths, ((0, -len(lengths) % batches), (0, 0)))
+        strata = strata.reshape(-1, batches, lengths.shape[1])
+        most_tokens = int(strata.max(axis=1).sum(axis=0).max())
+        if most_tokens <= max_tokens:
             break
-        hands = math.ceil(hands * most / max_tokens)
-    return min(hands, len(lengths))
+        batches = math.ceil(batches * most_tokens / max_tokens)
+    return min(batches, len(lengths))
 
 
 class TokenBudgetSampler(Sampler[list[int]]):
     """Batches of pairs within a budget of tokens a side, for one rank.
 
-    The pairs are dealt out as cards are: sorted by length, of every N neighbours, N being the
-    number of batches, each batch gets one, drawn anew every epoch. So all batches hold the lengths
-    of the corpus and nearly equally many tokens. (The paper's are of about one length each, 5.1;
-    mixed ones learn small data in fewer updates.) Pairs longer than an eighth of the
-    budget would leave the other batches unfilled: they are in batches with neighbours
+    Batches are length-stratified: every batch holds short, middling and long pairs in the same
+    proportion. To make N batches, the sampler sorts the pairs by length and cuts the sorted list
+    into strata of N neighbours, which are about equally long. Each batch gets one random pair of
+    each stratum, drawn again every epoch. All batches thus have the corpus's lengths and nearly
+    equally many tokens. (The paper's batches each hold pairs of one approximate length, section
+    5.1; stratified ones learn small data in fewer updates.)
+
+    A pair longer than an eighth of the budget would leave the other batches of its stratum
+    unfilled. Such long pairs share batches with pairs of their own length
     (``token_budget_splits``).
 
     An epoch's batches follow from (seed, epoch) alone; each rank has equally many. Each iteration
-    is the next epoch; ``skip`` makes a resumed run go on behind the batches it has seen.
+    is the next epoch; ``skip`` makes a resumed run continue after the batches that it has seen.
 
-    src_lengths, tgt_lengths: [pairs] tokens, special ids included. Without ``shuffle`` all are in
-    batches with neighbours, ranks may differ by a batch, and every epoch is the same.
-    Raises ValueError when there are fewer pairs than ranks.
+    src_lengths, tgt_lengths: [pairs] tokens, special ids included. Without ``shuffle`` all pairs
+    share batches with pairs of their own length, ranks may differ by a batch, and every epoch is
+    the same. Raises ValueError when there are fewer pairs than ranks.
     """
 
     def __init__(
@@ -147,8 +152,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
         world_size: int = 1,
         shuffle: bool = True,
     ) -> None:
-        if type(max_tokens) is not int or max_tokens < 1:
-            raise ValueError(f"max_tokens={max_tokens!r}: must be a whole number of at least 1")
+        check_int("max_tokens", max_tokens)
         lengths = np.stack((src_lengths, tgt_lengths), axis=1, dtype=np.int32)
         self.seed, self.rank, self.world_size, self.shuffle = seed, rank, world_size, shuffle
         self.epoch, self.start = 0, 0
@@ -160,52 +164,56 @@ class TokenBudgetSampler(Sampler[list[int]]):
         if len(lengths) < world_size:
             raise ValueError(
                 f"{len(lengths):,} pairs are too few for {world_size} devices: "
-                "each must have one at least"
+                "each device needs at least one"
             )
         self.num_long = int((longer * 8 > max_tokens).sum()) if shuffle else len(lengths)
-        self.ends = token_budget_splits(
+        self.long_ends = token_budget_splits(
             lengths[: self.num_long], max_tokens, max_sentences=len(lengths) // world_size
         )
-        self.hands = 0
-        if shuffle:
-            dealt = lengths[self.num_long :]
-            self.hands = num_stratified_batches(dealt, max_tokens, len(self.ends), world_size)
-        self.batches = len(self.ends) + self.hands
-        self.mean_tokens = float(lengths.sum(axis=0).max()) / self.batches  # of the larger side
+        self.num_stratified = num_stratified_batches(
+            lengths[self.num_long :], max_tokens, len(self.long_ends), world_size
+        )
+        self.num_batches = len(self.long_ends) + self.num_stratified
+        self.mean_tokens = float(lengths.sum(axis=0).max()) / self.num_batches  # of the larger side
 
     def __len__(self) -> int:
         """Batches an epoch on this rank; shuffled, the same on every rank."""
         if self.shuffle:
-            return self.batches // self.world_size
-        return len(range(self.rank, self.batches, self.world_size))
+            return self.num_batches // self.world_size
+        return len(range(self.rank, self.num_batches, self.world_size))
 
     @property
     def dropped_batches(self) -> int:
-        """Batches that sit an epoch out, other ones every epoch, so that ranks have equally many:
-        fewer than ranks, and none unless nearly all pairs are long for the budget."""
-        return self.batches % self.world_size if self.shuffle else 0
+        """Batches that each epoch leaves out, so that all ranks have equally many.
+
+        They differ from epoch to epoch. They are fewer than the ranks, and none unless nearly all
+        pairs are long for the budget.
+        """
+        return self.num_batches % self.world_size if self.shuffle else 0
 
     def skip(self, batches: int) -> None:
-        """Start behind the first ``batches`` of this rank, counted over all epochs."""
+        """Start after the first ``batches`` of this rank, counted over all epochs."""
         self.epoch, self.start = divmod(batches, len(self))
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """This rank's batches in ``epoch``, each an array of pair numbers."""
-        batches = np.split(self.sorted[: self.num_long], self.ends)[
-            :-1
-        ]  # behind the last end: none
+        batches = np.split(self.sorted[: self.num_long], self.long_ends)[:-1]  # the last is empty
         if not self.shuffle:
             return batches[self.rank :: self.world_size]
         rng = np.random.default_rng((self.seed, epoch))
-        dealt = self.sorted[self.num_long :]
-        hands = np.full((self.hands, math.ceil(len(dealt) / max(1, self.hands))), -1, np.int32)
-        for i in range(hands.shape[1]):
-            cards = dealt[i * self.hands :][: self.hands]
-            hands[rng.permutation(self.hands)[: len(cards)], i] = cards
-        batches += [hand[hand >= 0] for hand in hands]  # the last round may not go round
-        turn = rng.permutation(self.batches)[: len(self) * self.world_size]
-        # In another order each time: what is drawn for a batch follows from its numbers in order.
-        return [rng.permutation(batches[i]) for i in turn[self.rank :: self.world_size]]
+        batches += self._stratified_batches(rng)
+        order = rng.permutation(self.num_batches)[: len(self) * self.world_size]
+        # Shuffled inside too: what is drawn for a batch follows from its numbers in their order.
+        return [rng.permutation(batches[i]) for i in order[self.rank :: self.world_size]]
+
+    def _stratified_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
+        pairs, batches = self.sorted[self.num_long :], self.num_stratified
+        strata = math.ceil(len(pairs) / max(1, batches))
+        table = np.full((batches, strata), -1, np.int32)  # the pair of each batch and stratum
+        for i in range(strata):
+            stratum = pairs[i * batches :][:batches]
+            table[rng.permutation(batches)[: len(stratum)], i] = stratum
+        return [row[row >= 0] for row in table]  # the last stratum may have fewer pairs
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = self.plan(self.epoch)[self.start :]

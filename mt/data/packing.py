@@ -1,13 +1,13 @@
-"""Sentences one behind the other (packed) in place of a padded matrix, so that no work is padding.
+"""The sentences of a batch one after the other (packed), so that no work is spent on padding.
 
-Every layer but attention looks at each position alone, so that it need not know of sentences.
-Attention copies its queries, keys and values anyway, to have one head's numbers side by side;
-here that copy also lays them out as sentences, and the copy back leaves the padding behind. A batch
-may hold short and long sentences: it is laid out in groups, each as wide as its own longest one.
+Every sublayer but attention works on each position alone and need not know of sentences. Attention
+copies its queries, keys and values anyway, to have the numbers of one head side by side: its copy
+(``mt.model.attention_layout``) also lays them out as sentences, and the copy back drops the
+padding. A batch of short and long sentences is laid out in groups, each as wide as its longest.
 
-Shapes: B sentences, T the longest one's length; n rows, of which the first ``tokens`` are the
-positions of all sentences in turn, the others padding; h heads of d_k numbers each; G a group's
-sentences, W their longest one's length.
+Shapes: B sentences, T the length of the longest; n rows, the first ``tokens`` of which are the
+positions of all sentences in turn, the others padding; G sentences in a group, W the length of
+the group's longest.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # n is a multiple of this, so that matrices come in few sizes: oneDNN and torch.compile make code
-# for each. There is always a row of padding.
+# for each. At least one row is padding.
 MULTIPLE = 64
 
 
 class Packed(NamedTuple):
-    """The ids of sentences, and which row each cell of a padded [B, T] would be."""
+    """The ids of sentences, and the row in which each cell of a padded [B, T] stands."""
 
     ids: Tensor  # [n]
-    positions: Tensor  # [n] of each in its sentence, from 0
-    rows: Tensor  # [B, T] the row of each cell; for a cell of padding the first row of it
+    positions: Tensor  # [n] in the sentence, from 0
+    rows: Tensor  # [B, T] the row of each cell; for cells of padding the first row of padding
     tokens: int
-    groups: tuple[tuple[int, int], ...]  # (G, W) of each; the sentences of a group are neighbours
+    groups: tuple[tuple[int, int], ...]  # (G, W); the sentences of a group are neighbours
 
     def padded(self) -> Tensor:
-        """The ids as [B, T], padded behind."""
+        """The ids as [B, T], padded at the end."""
         return self.ids[self.rows]
 
 
 def pack(ids: Tensor, pad_id: int = 0, groups: Sequence[tuple[int, int]] | None = None) -> Packed:
-    """Ids [B, T], padded behind -> the same sentences packed; None: they are one group."""
+    """Ids [B, T], padded at the end -> the same sentences packed; without ``groups`` in one."""
     real = (ids != pad_id).flatten()
     cells = real.nonzero()[:, 0]
     tokens = len(cells)

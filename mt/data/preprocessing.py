@@ -1,7 +1,7 @@
-"""Which sentence pairs are used, what is dropped, and their ids on disk.
+"""Cleans the pairs of a corpus, and keeps their ids on disk.
 
-``prepare`` cleans and tokenises a split of a source once, into an Arrow file that is
-memory-mapped from then on.
+``prepare`` cleans and tokenises a split once. From then on training reads the ids from an Arrow
+file, which is memory-mapped.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import itertools
 import json
 import logging
 import os
-import shutil
+import textwrap
 import time
 from array import array
 from bisect import bisect_left
@@ -26,56 +26,55 @@ import filelock
 import numpy as np
 import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
+from tabulate import tabulate
 from tqdm import tqdm
 
 from mt.data.readers import CorpusReader, Pair
 from mt.data.tokenizer import Tokenizer
+from mt.utils.atomic import atomic_folder
+from mt.utils.checks import check_bool, check_int, check_number
 
 log = logging.getLogger("mt")
 
-SECONDS_BETWEEN_LINES = 20.0  # where there is no terminal for a bar
-Ids = list[list[int]]
-_FORMAT = 2  # raised when prepared files of older versions must not be reused
+LOG_INTERVAL = 20.0  # seconds between lines of progress where no terminal shows a bar
+Block = tuple[list[Pair], list[list[int]], list[list[int]]]  # pairs, their source and target ids
+_FORMAT = 2  # a new number makes the prepared files of older versions invalid
 
 
-def check_limit(limit: int | None, name: str = "limit") -> None:
-    """ValueError when it is neither null nor a number of pairs."""
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ValueError(f"{name}={limit!r}: must be null or a whole number of at least 1")
+class EmptyCorpusError(ValueError):
+    """A corpus without pairs."""
 
 
-class Empty(ValueError):
-    """There is nothing in a corpus."""
-
-
-def first(pairs: Iterable[Pair], limit: int | None) -> Iterator[Pair]:
-    """At most ``limit`` pairs from the front. Raises Empty when there is none at all."""
-    check_limit(limit)
-    some = False
+def first_pairs(pairs: Iterable[Pair], limit: int | None) -> Iterator[Pair]:
+    """At most the first ``limit`` pairs. Raises EmptyCorpusError when there are none at all."""
+    check_int("limit", limit, optional=True)
+    pair = None
     for pair in itertools.islice(pairs, limit):
-        some = True
         yield pair
-    if not some:
-        raise Empty("the corpus is empty: it holds no sentence pairs")
+    if pair is None:
+        raise EmptyCorpusError("the corpus is empty: it holds no sentence pairs")
 
 
 class DuplicateFilter:
-    """Which pairs came before, known by 8 bytes each: two pairs of one hash are taken for equal,
-    which among a hundred million happens to one in about 4,000 corpora."""
+    """Remembers pairs by a hash of 8 bytes each.
+
+    It takes two pairs with the same hash for equal. In a hundred million different pairs this
+    happens with a probability of about 1 in 4,000.
+    """
 
     def __init__(self) -> None:
         self.sorted = array("Q")
         self.recent: set[int] = set()
 
     def add(self, pair: Pair) -> bool:
-        """Whether it is new; from now on it is not."""
+        """Remember a pair. True when it is new."""
         text = "\n".join(pair).encode("utf-8", "replace")
         key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-        place = bisect_left(self.sorted, key)
-        if key in self.recent or self.sorted[place : place + 1] == array("Q", [key]):
+        index = bisect_left(self.sorted, key)
+        if key in self.recent or self.sorted[index : index + 1] == array("Q", [key]):
             return False
         self.recent.add(key)
-        if len(self.recent) > max(2**16, len(self.sorted) // 16):  # few merges, little in the set
+        if len(self.recent) > max(2**16, len(self.sorted) // 16):  # a set needs more memory
             merged = np.concatenate((self.sorted, np.fromiter(self.recent, np.uint64)))
             merged.sort()
             self.sorted = array("Q", merged.tobytes())
@@ -85,35 +84,28 @@ class DuplicateFilter:
 
 @dataclass(frozen=True)
 class PairFilter:
-    """Which pairs to drop; each rule can be turned off by false or null. Lengths are in tokens."""
+    """Rules for the pairs to drop; false or null turns a rule off. Lengths are in tokens."""
 
-    empty: bool = True  # a side without text
-    max_length: int | None = 256  # a side longer than this
-    max_ratio: float | None = None  # the longer side over the shorter one, more than this
-    identical: bool = False  # both sides the same text
-    duplicates: bool = False  # a pair that came before
+    empty: bool = True  # a side has no text
+    max_length: int | None = 256  # a side is longer than this
+    max_ratio: float | None = None  # the longer side is more than this times the shorter one
+    identical: bool = False  # both sides are the same text
+    duplicates: bool = False  # the pair came before
 
     def __post_init__(self) -> None:
         for name in ("empty", "identical", "duplicates"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | None):
-                raise ValueError(f"{name}={value!r}: must be true, false or null")
-        for name in ("max_length", "max_ratio"):
-            value = getattr(self, name)
-            kinds = int if name == "max_length" else int | float
-            number = isinstance(value, kinds) and not isinstance(value, bool)
-            if value is not None and (not number or not value >= 1):
-                kind = "a whole number" if name == "max_length" else "a number"
-                raise ValueError(f"{name}={value!r}: must be null or {kind} of at least 1")
+            check_bool(name, getattr(self, name), optional=True)
+        check_int("max_length", self.max_length, optional=True)
+        check_number("max_ratio", self.max_ratio, 1, optional=True)
 
     def reasons(self) -> dict[str, int]:
-        """A count of zero for each reason, in the order in which the rules are applied."""
+        """A count of zero for each reason, in the order of the rules."""
         return dict.fromkeys(("empty", "identical", "max_length", "max_ratio", "duplicates"), 0)
 
     def reject_reason(
         self, pair: Pair, lengths: tuple[int, int], seen: DuplicateFilter
     ) -> str | None:
-        """The reason to drop a pair, or None to keep it, which puts it among the ``seen``."""
+        """The reason to drop a pair, or None to keep it; a kept pair is added to ``seen``."""
         short, long = sorted(lengths)
         if self.empty and short == 0:
             return "empty"
@@ -129,7 +121,7 @@ class PairFilter:
 
 
 class PreparedCorpus:
-    """Ids of a cleaned split in a memory-mapped Arrow file, without special ids."""
+    """Token ids of a cleaned split in a memory-mapped Arrow file, without special ids."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -140,15 +132,15 @@ class PreparedCorpus:
         return len(self._rows)
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of each source and target, one added for eos.
+        """Tokens of each source and each target, with eos: [pairs] each.
 
-        From a file of their own: to read them off the ids would bring all of those into memory.
+        They have a file of their own, because counting ids would read all ids into memory.
         """
         src, tgt = np.load(self._folder / "lengths.npy").astype(np.int32) + 1
         return src, tgt
 
     def fetch(self, indices: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Source and target ids of some pairs."""
+        """Source and target ids of the pairs with these indices."""
         table: pa.Table = self._rows[indices]
         src, tgt = (
             [row.values.to_numpy() for chunk in table.column(name).chunks for row in chunk]
@@ -158,26 +150,28 @@ class PreparedCorpus:
 
 
 def prepare(
-    source: CorpusReader,
+    reader: CorpusReader,
     split: str,
     tokenizer: Tokenizer,
-    cleaning: PairFilter,
+    pair_filter: PairFilter,
     cache_dir: str | os.PathLike[str],
     limit: int | None = None,
 ) -> PreparedCorpus:
-    """Clean and tokenise a split, or open it where this has been done before.
+    """Clean and tokenise a split, or open it when the cache already has it.
 
-    The cache knows a prepared corpus by its source, tokenizer, rules and limit; it appears whole
-    or not at all. Of several processes one prepares and the others wait for it. Raises ValueError
-    when no pair is left, and what the source raises.
+    The cache knows a prepared corpus by its reader's identity, tokenizer, filter and limit. The
+    folder appears whole or not at all. When several processes need it, one prepares it and the
+    others wait. Raises ValueError when no pair is left, and the reader's errors.
     """
-    what = [_FORMAT, source.identity(split), asdict(cleaning), limit, split]
-    key = hashlib.sha256(json.dumps(what).encode() + tokenizer.proto).hexdigest()[:20]
+    dependencies = [_FORMAT, reader.identity(split), asdict(pair_filter), limit, split]
+    key = hashlib.sha256(json.dumps(dependencies).encode() + tokenizer.proto).hexdigest()[:20]
     folder = Path(cache_dir).expanduser() / f"{split}-{key}"
     if not _is_prepared(folder):
         with file_lock(folder, cache_dir):
             if not _is_prepared(folder):
-                _prepare(folder, first(source.pairs(split), limit), split, tokenizer, cleaning)
+                pairs = first_pairs(reader.pairs(split), limit)
+                with atomic_folder(folder) as partial:
+                    _write(partial, pairs, split, tokenizer, pair_filter)
     return PreparedCorpus(folder)
 
 
@@ -187,7 +181,10 @@ def _is_prepared(folder: Path) -> bool:
 
 @contextmanager
 def file_lock(path: Path, cache_dir: str | os.PathLike[str]) -> Iterator[None]:
-    """Be the only process to make a file or folder: a lock in the cache, which falls with it."""
+    """Hold the lock on making a file or folder; the lock's file lies in the cache.
+
+    The operating system frees the lock when the process ends, however it ends.
+    """
     cache = Path(cache_dir).expanduser()
     cache.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(cache / f".{path.name}.lock")
@@ -202,95 +199,84 @@ def file_lock(path: Path, cache_dir: str | os.PathLike[str]) -> Iterator[None]:
         lock.release()
 
 
-def _prepare(
-    folder: Path, pairs: Iterator[Pair], split: str, tokenizer: Tokenizer, cleaning: PairFilter
-) -> None:
-    partial = folder.with_name(f".{folder.name}")
-    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
-    partial.mkdir()
-    try:
-        _write(partial, pairs, split, tokenizer, cleaning)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def _write(
-    folder: Path, pairs: Iterator[Pair], split: str, tokenizer: Tokenizer, cleaning: PairFilter
+    folder: Path, pairs: Iterator[Pair], split: str, tokenizer: Tokenizer, pair_filter: PairFilter
 ) -> None:
+    """Fill the folder of a prepared corpus."""
     id_type = datasets.Value("uint16" if tokenizer.vocab_size <= 2**16 else "int32")
     features = datasets.Features({"src": [id_type], "tgt": [id_type]})
-    dropped = cleaning.reasons()
-    read = kept = 0
-    seen = DuplicateFilter()
-    lengths = []
-    said = time.monotonic()
-    with (
-        ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer,
-        tqdm(desc=f"preparing {split}", unit=" pairs", disable=None) as bar,
-    ):
-        for block, src, tgt in _encoded(pairs, tokenizer):
-            keep = []
+    read, dropped, seen = 0, pair_filter.reasons(), DuplicateFilter()
+    lengths = []  # [2, kept pairs] of each block
+    with ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer:
+        for block, src, tgt in _with_progress(_encode(pairs, tokenizer), split):
+            kept = []
             for i, pair in enumerate(block):
-                reason = cleaning.reject_reason(pair, (len(src[i]), len(tgt[i])), seen)
+                reason = pair_filter.reject_reason(pair, (len(src[i]), len(tgt[i])), seen)
                 if reason is None:
-                    keep.append(i)
+                    kept.append(i)
                 else:
                     dropped[reason] += 1
-            if keep:
-                rows = {"src": [src[i] for i in keep], "tgt": [tgt[i] for i in keep]}
-                writer.write_batch(rows)
-                lengths.append(
-                    np.array([[len(row) for row in side] for side in rows.values()], np.int32)
-                )
-            read, kept = read + len(block), kept + len(keep)
-            bar.update(len(block))
-            if bar.disable and time.monotonic() > said + SECONDS_BETWEEN_LINES:
-                log.info(f"preparing {split}: {read:,} pairs read")
-                said = time.monotonic()
-        report = {"split": split, "read": read, "kept": kept, "dropped": dropped}
-        if not kept:
-            raise ValueError(f"no pair is left after cleaning\n{table(report)}")
+            read += len(block)
+            if kept:
+                columns = {"src": [src[i] for i in kept], "tgt": [tgt[i] for i in kept]}
+                writer.write_batch(columns)
+                counts = [[len(ids) for ids in side] for side in columns.values()]
+                lengths.append(np.array(counts, np.int32))
+        total = read - sum(dropped.values())
+        report = {"split": split, "read": read, "kept": total, "dropped": dropped}
+        if not total:
+            raise ValueError(f"no pair is left after cleaning\n{format_report(report)}")
         writer.finalize()
     sides = np.concatenate(lengths, axis=1)
-    small = np.uint16 if sides.max() < 2**16 else np.int32
-    np.save(folder / "lengths.npy", sides.astype(small))
+    length_type = np.uint16 if sides.max() < 2**16 else np.int32
+    np.save(folder / "lengths.npy", sides.astype(length_type))
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
 
 
-def _encoded(pairs: Iterator[Pair], tokenizer: Tokenizer) -> Iterator[tuple[list[Pair], Ids, Ids]]:
+def _encode(pairs: Iterator[Pair], tokenizer: Tokenizer) -> Iterator[Block]:
     """Pairs in blocks, in their order, with the ids of both sides.
 
-    SentencePiece works on the next blocks, on all cores, while the last one is used.
+    SentencePiece encodes the next blocks on all cores while the caller uses the last one.
     """
 
-    def encode(block: list[Pair]) -> tuple[list[Pair], Ids, Ids]:
+    def encode(block: list[Pair]) -> Block:
         src, tgt = zip(*block, strict=True)
         return block, tokenizer.encode(list(src)), tokenizer.encode_target(list(tgt))
 
     with ThreadPoolExecutor(2) as pool:
-        ahead: deque[Future[tuple[list[Pair], Ids, Ids]]] = deque()
+        queue: deque[Future[Block]] = deque()
         while block := list(itertools.islice(pairs, 10_000)):
-            ahead.append(pool.submit(encode, block))
-            if len(ahead) > 2:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+            queue.append(pool.submit(encode, block))
+            if len(queue) > 2:
+                yield queue.popleft().result()
+        while queue:
+            yield queue.popleft().result()
 
 
-def table(report: dict[str, Any]) -> str:
-    """What became of the pairs of a split, for people."""
-    rows = [("pairs read", report["read"])]
-    rows += [(f"dropped: {reason}", count) for reason, count in report["dropped"].items()]
-    rows += [("kept", report["kept"])]
-    lines = [f"  {name:<20} {count:>12,}" for name, count in rows]
-    return "\n".join([f"{report['split']}:", *lines])
+def _with_progress(blocks: Iterator[Block], split: str) -> Iterator[Block]:
+    """The same blocks, and a progress bar, or lines of the log where there is no terminal."""
+    read, last_line = 0, time.monotonic()
+    with tqdm(desc=f"preparing {split}", unit=" pairs", disable=None) as bar:
+        for block in blocks:
+            yield block
+            read += len(block[0])
+            bar.update(len(block[0]))
+            if bar.disable and time.monotonic() > last_line + LOG_INTERVAL:
+                log.info(f"preparing {split}: {read:,} pairs read")
+                last_line = time.monotonic()
+
+
+def format_report(report: dict[str, Any]) -> str:
+    """A table of how many pairs of a split were read, dropped and kept."""
+    dropped = [(f"dropped: {reason}", count) for reason, count in report["dropped"].items()]
+    rows = [("pairs read", report["read"]), *dropped, ("kept", report["kept"])]
+    table = tabulate(rows, tablefmt="plain", intfmt=",")
+    return f"{report['split']}:\n{textwrap.indent(table, '  ')}"
 
 
 def texts(
-    source: CorpusReader, split: str, limit: int | None = None
+    reader: CorpusReader, split: str, limit: int | None = None
 ) -> tuple[list[str], list[str]]:
-    """All source and all target sentences of a split as they are, for translating and scoring."""
-    pairs = list(first(source.pairs(split), limit))
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    """All source and all target sentences of a split, unchanged, for translating and scoring."""
+    pairs = list(first_pairs(reader.pairs(split), limit))
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]

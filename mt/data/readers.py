@@ -1,7 +1,4 @@
-"""Where sentence pairs come from: the phrasebook, files, the hub. All of them yield pairs.
-
-Lines are read so that N lines stay N lines.
-"""
+"""Where sentence pairs come from: the phrasebook, files, or the Hugging Face hub."""
 
 import functools
 import hashlib
@@ -9,8 +6,8 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mt.data import phrasebook
+from mt.utils.checks import check_bool
 from mt.utils.line_io import read_lines
 
 Pair = tuple[str, str]
@@ -28,27 +26,13 @@ HUB_TIMEOUT = 8.0  # seconds to wait for the hub's first answer
 
 
 class CorpusReader(Protocol):
-    """Somewhere that sentence pairs come from."""
+    """Reads the sentence pairs of a corpus."""
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        """The pairs of a split in their order. ValueError or OSError says what is wrong."""
+        """The pairs of a split in their order. Raises ValueError or OSError when it cannot."""
 
     def identity(self, split: str) -> list[Any]:
-        """What the pairs depend on, in JSON's types: another identity, other pairs."""
-
-
-def make_reader(data: Mapping[Any, Any]) -> CorpusReader:
-    """The source that ``conf/data`` describes by its ``kind`` and the options of that kind.
-
-    Other keys are not the source's business. ValueError for a kind that does not exist.
-    """
-    kinds: dict[str, Any] = {"hub": HubReader, "files": FileReader, "phrasebook": PhrasebookReader}
-    kind = data["kind"]
-    if kind not in kinds:
-        raise ValueError(f"data.kind={kind!r}: must be one of {', '.join(kinds)}")
-    names = {field.name for field in fields(kinds[kind])}
-    source: CorpusReader = kinds[kind](**{key: data[key] for key in data if key in names})
-    return source
+        """What the pairs depend on, in JSON's types: it changes when the pairs may have changed."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +57,14 @@ class PhrasebookReader:
 
 @dataclass(frozen=True)
 class FileReader:
-    """Files of one's own. Each split is one of
+    """The user's own files. A split is one of
 
     - a prefix: ``corpus/train`` reads corpus/train.en and corpus/train.de, or .en.gz and .de.gz;
-    - [source file, target file], line-aligned;
-    - a .tsv file (.gz too), whose columns ``src`` and ``tgt`` are names in its header line, or
-      numbers from 0 where it has none; quotes are text;
-    - a .jsonl or .json file (.gz too), an object a line, with keys ``src`` and ``tgt``; a dot
-      reaches into objects, as in translation.en.
+    - [source file, target file], where line n of one translates line n of the other;
+    - a .tsv file (.gz too). ``src`` and ``tgt`` name columns of its header line, or number them
+      from 0 where it has none; quotes are ordinary text;
+    - a .jsonl or .json file (.gz too) with one object a line, whose keys are ``src`` and ``tgt``;
+      a dot reaches into objects, as in translation.en.
     """
 
     train: str | list[str] | None = None
@@ -88,79 +72,74 @@ class FileReader:
     test: str | list[str] | None = None
     src: str | int = "en"
     tgt: str | int = "de"
-    phrasebook: bool = False  # its training pairs too, behind the files'
+    phrasebook: bool = False  # adds the phrasebook's training pairs after the files' own
 
     def __post_init__(self) -> None:
-        if type(self.phrasebook) is not bool:
-            raise ValueError(f"data.phrasebook={self.phrasebook!r}: must be true or false")
+        check_bool("data.phrasebook", self.phrasebook)
         if self.phrasebook and {self.src, self.tgt} != {"en", "de"}:
             raise ValueError(
                 f"data.phrasebook=true is between en and de, not {self.src} and {self.tgt}"
             )
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        pairs = self._pairs(*self._locate(split))
-        return itertools.chain(pairs, *(each.pairs(split) for each in self._more(split)))
+        file_format, paths = self._locate(split)
+        if file_format == "lines":
+            pairs = _read_aligned(*paths)
+        else:
+            pairs = self._read_tsv(*paths) if file_format == "tsv" else self._read_json(*paths)
+        return itertools.chain(pairs, *(reader.pairs(split) for reader in self._added(split)))
 
     def identity(self, split: str) -> list[Any]:
-        kind, paths = self._locate(split)
-        stats = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
-        more = [each.identity(split) for each in self._more(split)]
-        return ["files", kind, stats, self.src, self.tgt, *more]
+        file_format, paths = self._locate(split)
+        stats = [_stat(path.resolve()) for path in paths]
+        added = [reader.identity(split) for reader in self._added(split)]
+        return ["files", file_format, stats, self.src, self.tgt, *added]
 
-    def _more(self, split: str) -> list[PhrasebookReader]:
-        wanted = self.phrasebook and split == "train"
-        return [PhrasebookReader(str(self.src), str(self.tgt))] if wanted else []
-
-    def _pairs(self, kind: str, paths: list[Path]) -> Iterator[Pair]:
-        if kind == "tsv":
-            return self._tsv(paths[0])
-        if kind == "json":
-            return self._json(paths[0])
-        return _aligned(*paths)
+    def _added(self, split: str) -> list[PhrasebookReader]:
+        """The phrasebook, where its pairs are added to the split."""
+        added = self.phrasebook and split == "train"
+        return [PhrasebookReader(str(self.src), str(self.tgt))] if added else []
 
     def _locate(self, split: str) -> tuple[str, list[Path]]:
-        place = getattr(self, split)
-        if not place:
+        """The format of a split, "lines", "tsv" or "json", and its files, which exist."""
+        location = getattr(self, split)
+        if not location:
             raise ValueError(f"data.{split} is not set: name its files")
-        if isinstance(place, int | float):
-            raise ValueError(f"data.{split}={place}: must name files; quote a number")
-        if not isinstance(place, str):
-            if len(place) != 2:
-                raise ValueError(f"data.{split}={list(place)}: must name two files")
-            return "lines", [_existing(Path(str(p))) for p in place]
-        for suffix, kind in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
-            if place.removesuffix(".gz").endswith(suffix):
-                return kind, [_existing(Path(place))]
-        return "lines", [
-            _existing(Path(f"{place}.{side}"), Path(f"{place}.{side}.gz"))
-            for side in (self.src, self.tgt)
-        ]
+        if isinstance(location, int | float):
+            raise ValueError(f"data.{split}={location}: must name files; quote a number")
+        if not isinstance(location, str):
+            if len(location) != 2:
+                raise ValueError(f"data.{split}={list(location)}: must name two files")
+            return "lines", [_existing(str(path)) for path in location]
+        for suffix, file_format in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
+            if location.removesuffix(".gz").endswith(suffix):
+                return file_format, [_existing(location)]
+        prefixes = [f"{location}.{side}" for side in (self.src, self.tgt)]
+        return "lines", [_existing(prefix, f"{prefix}.gz") for prefix in prefixes]
 
-    def _tsv(self, path: Path) -> Iterator[Pair]:
+    def _read_tsv(self, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
-        first_line = 1
-        wanted = (self.src, self.tgt)
-        if all(str(name).isdigit() for name in wanted):
-            columns = [int(name) for name in wanted]
+        first_line, names = 1, (self.src, self.tgt)
+        if all(str(name).isdigit() for name in names):
+            src, tgt = map(int, names)
         else:
             header, first_line = next(rows, []), 2
-            for name in wanted:
+            for name in names:
                 if name not in header:
                     raise ValueError(f"{path}: no column {name!r} in its header {header}")
-            columns = [header.index(str(name)) for name in wanted]
+            src, tgt = (header.index(str(name)) for name in names)
         for number, row in enumerate(rows, start=first_line):
-            if len(row) <= max(columns):
+            if len(row) <= max(src, tgt):
                 raise ValueError(
-                    f"{path}, line {number}: {len(row)} columns, needs {max(columns) + 1}"
+                    f"{path}, line {number}: {len(row)} columns, needs {max(src, tgt) + 1}"
                 )
-            yield row[columns[0]], row[columns[1]]
+            yield row[src], row[tgt]
 
-    def _json(self, path: Path) -> Iterator[Pair]:
+    def _read_json(self, path: Path) -> Iterator[Pair]:
         for number, line in enumerate(read_lines(path), start=1):
             try:
                 record = json.loads(line)
-                src, tgt = (_reach(record, str(key)) for key in (self.src, self.tgt))
+                src, tgt = (_text_at(record, str(key)) for key in (self.src, self.tgt))
             except (ValueError, KeyError, TypeError) as error:
                 reason = f"no key {error}" if isinstance(error, KeyError) else error
                 raise ValueError(
@@ -173,8 +152,8 @@ class FileReader:
 class HubReader:
     """A data set of the Hugging Face hub, or a folder that mirrors one.
 
-    Its rows have a ``translation`` of {src: ..., tgt: ...}, as WMT's sets do, or two columns of
-    those names.
+    Its rows have a ``translation`` of {src: ..., tgt: ...}, as WMT's sets do, or two columns with
+    the names ``src`` and ``tgt``.
     """
 
     path: str
@@ -183,39 +162,37 @@ class HubReader:
     tgt: str = "de"
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        for rows in self._rows(split):
-            if "translation" in rows:
-                yield from ((t[self.src], t[self.tgt]) for t in rows["translation"])
+        for columns in self._column_batches(split):
+            if "translation" in columns:
+                yield from ((t[self.src], t[self.tgt]) for t in columns["translation"])
             else:
-                yield from zip(rows[self.src], rows[self.tgt], strict=True)
+                yield from zip(columns[self.src], columns[self.tgt], strict=True)
 
     def identity(self, split: str) -> list[Any]:
         files = self._mirror_shards(split) or Path(self.path).rglob("*")
-        stats = sorted(
-            (str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files if p.is_file()
-        )
+        stats = sorted(_stat(path) for path in files if path.is_file())
         return ["hub", self.path, self.config, split, self.src, self.tgt, stats]
 
     def _mirror_shards(self, split: str) -> list[Path]:
-        """The files of a folder that has the hub's own layout; none elsewhere.
+        """The files of a split in a folder with the hub's own layout; none in other folders.
 
-        ValueError when the folder lacks the split or one of its shards.
+        Raises ValueError when the folder lacks the split or one of its shards.
         """
         folder = Path(self.path) / (self.config or "")
-        found = sorted(folder.glob(f"{split}-*.parquet"))
-        if not found and any(folder.glob("*-*-of-*.parquet")):
+        paths = sorted(folder.glob(f"{split}-*.parquet"))
+        if not paths and any(folder.glob("*-*-of-*.parquet")):
             raise ValueError(f"{folder}: no {split}-*.parquet")
-        if numbers := [re.search(r"-(\d+)-of-(\d+)\.", path.name) for path in found]:
-            have = {(int(n[1]), int(n[2])) for n in numbers if n}
-            want = {(i, shards) for _, shards in have for i in range(shards)}
-            if missing := sorted(want - have):
-                number, shards = missing[0]
-                name = f"{split}-{number:05d}-of-{shards:05d}.parquet"
-                raise ValueError(f"{folder}: {name} is missing")
-        return found
+        numbers = [re.search(r"-(\d+)-of-(\d+)\.", path.name) for path in paths]
+        present = {(int(match[1]), int(match[2])) for match in numbers if match}
+        expected = {(i, shards) for _, shards in present for i in range(shards)}
+        if missing := sorted(expected - present):
+            number, shards = missing[0]
+            name = f"{split}-{number:05d}-of-{shards:05d}.parquet"
+            raise ValueError(f"{folder}: {name} is missing")
+        return paths
 
-    def _rows(self, split: str) -> Iterator[dict[str, Any]]:
-        """Some rows at a time, by column."""
+    def _column_batches(self, split: str) -> Iterator[dict[str, Any]]:
+        """Up to 1,000 rows at a time, as a list of values for each column."""
         if shards := self._mirror_shards(split):
             self._check(datasets.Features.from_arrow_schema(_parquet(shards[0]).schema_arrow))
             for shard in shards:
@@ -225,31 +202,32 @@ class HubReader:
                 except (pa.ArrowException, OSError) as error:
                     raise ValueError(f"{shard}: damaged: {_first_line(error)}") from None
         else:
-            found = self._load(split)
-            self._check(found.features)
-            yield from found.iter(batch_size=1000)
+            dataset = self._load(split)
+            self._check(dataset.features)
+            yield from dataset.iter(batch_size=1000)
 
     def _load(self, split: str) -> datasets.Dataset:
-        silence = None if Path(self.path).is_dir() else _hub_silence(self.path)
-        if silence:  # without this, `datasets` retries for 23 s before it looks into its cache
+        problem = None if Path(self.path).is_dir() else _hub_problem(self.path)
+        if problem:  # without this, `datasets` retries for 23 s before it looks into its cache
             datasets.config.HF_HUB_OFFLINE = True
         try:
             return datasets.load_dataset(self.path, self.config, split=split)
-        except Exception as error:  # the hub's client has many, changing from version to version
+        except Exception as error:  # the hub's client raises many kinds, new ones every version
             raise ConnectionError(
                 f"the data set {self.path!r} ({self.config}, {split}) could not be loaded: "
-                f"{silence or _first_line(error)}. To train on files of your own: python -m "
+                f"{problem or _first_line(error)}. To train on your own files: python -m "
                 "mt.train data=files data.train=PREFIX data.validation=PREFIX "
                 "(PREFIX.en, PREFIX.de); to use a copy of the set: data.path=FOLDER; "
                 "to try the built-in corpus: make quickstart"
             ) from None
 
     def _check(self, features: datasets.Features) -> None:
-        nested = features.get("translation", {})
-        known = list(getattr(nested, "languages", nested) or features)
+        """Raise ValueError unless both languages are among the columns."""
+        translation = features.get("translation", {})
+        names = list(getattr(translation, "languages", translation) or features)
         for side in (self.src, self.tgt):
-            if side not in known:
-                raise ValueError(f"{self.path}: no {side!r} among its columns {known}")
+            if side not in names:
+                raise ValueError(f"{self.path}: no {side!r} among its columns {names}")
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
@@ -260,56 +238,61 @@ def _parquet(path: Path) -> pq.ParquetFile:
 
 
 @functools.cache
-def _hub_silence(name: str) -> str | None:
-    """Why the hub does not tell of a data set, or None when it does, within HUB_TIMEOUT."""
-    outcome = ["the hub does not answer"]
+def _hub_problem(name: str) -> str:
+    """Why the hub says nothing about a data set within HUB_TIMEOUT; empty when it answers."""
+    problem = "the hub does not answer"
 
     def ask() -> None:
+        nonlocal problem
         try:
             huggingface_hub.HfApi().dataset_info(name, timeout=HUB_TIMEOUT)
-            outcome[0] = ""
+            problem = ""
         except Exception as error:
-            outcome[0] = f"the hub cannot be reached ({_first_line(error)})"
+            problem = f"the hub cannot be reached ({_first_line(error)})"
 
-    thread = threading.Thread(target=ask, daemon=True)  # looking its name up may hang on its own
+    # In a thread, because the timeout does not cover the look-up of the host's name.
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(HUB_TIMEOUT)
-    return outcome[0] or None
+    return problem
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
-def _aligned(src: Path, tgt: Path) -> Iterator[Pair]:
-    lines = [0, 0]
-    for one, other in itertools.zip_longest(read_lines(src), read_lines(tgt)):
-        lines[0] += one is not None
-        lines[1] += other is not None
-        if one is not None and other is not None:
-            yield one, other
-    if lines[0] != lines[1]:
+def _stat(path: Path) -> tuple[str, int, int]:
+    """A file's name, its size in bytes, and when it was last changed, in nanoseconds."""
+    stat = path.stat()
+    return str(path), stat.st_size, stat.st_mtime_ns
+
+
+def _read_aligned(src: Path, tgt: Path) -> Iterator[Pair]:
+    src_count = tgt_count = 0
+    for src_line, tgt_line in itertools.zip_longest(read_lines(src), read_lines(tgt)):
+        src_count += src_line is not None
+        tgt_count += tgt_line is not None
+        if src_line is not None and tgt_line is not None:
+            yield src_line, tgt_line
+    if src_count != tgt_count:
         raise ValueError(
-            f"not aligned: {src} has {lines[0]:,} lines, {tgt} has {lines[1]:,}; "
-            "line n of the one must translate line n of the other"
+            f"not aligned: {src} has {src_count:,} lines, {tgt} has {tgt_count:,}; "
+            "line n of one file must translate line n of the other"
         )
 
 
-def _existing(*candidates: Path) -> Path:
-    for path in candidates:
+def _existing(*candidates: str) -> Path:
+    for path in map(Path, candidates):
         if path.is_file():
             return path
-    raise FileNotFoundError(f"no such file: {' or '.join(map(str, candidates))}")
+    raise FileNotFoundError(f"no such file: {' or '.join(candidates)}")
 
 
-def _reach(record: Any, key: str) -> str:
-    value = record[key] if key in record else _walk(record, key.split("."))
+def _text_at(record: Any, key: str) -> str:
+    """The text under a key, or under the keys that its dots separate."""
+    value = record
+    for part in [key] if key in record else key.split("."):
+        value = value[part]
     if not isinstance(value, str):
         raise TypeError(f"{key} is {value!r}, not a text")
     return value
-
-
-def _walk(record: Any, keys: list[str]) -> Any:
-    for key in keys:
-        record = record[key]
-    return record

@@ -2,5 +2,4 @@
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_IDS = (PAD, UNK, BOS, EOS)
-# Smallest id that may stand in a translation: pad, unk and bos, which come before it, never do.
-FIRST_OUTPUT_ID = EOS
+FIRST_OUTPUT_ID = EOS  # a translation holds no smaller id: pad, unk and bos never stand in one

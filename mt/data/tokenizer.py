@@ -1,4 +1,4 @@
-"""Byte-pair encoding shared by both languages (5.1), by SentencePiece: text in, ids out."""
+"""Byte-pair encoding shared by both languages (section 5.1), by SentencePiece: text in, ids out."""
 
 import io
 import json
@@ -14,36 +14,30 @@ from typing import Any
 import sentencepiece
 
 from mt.data.special_ids import BOS, EOS, PAD, SPECIAL_IDS, UNK
-
-
-def check_dropout(bpe_dropout: float) -> None:
-    """ValueError when it is not a chance that leaves some merges."""
-    if not isinstance(bpe_dropout, int | float) or not 0 <= bpe_dropout < 1:
-        raise ValueError(
-            f"bpe_dropout={bpe_dropout!r}: must be a number from 0 up to, not including, 1"
-        )
+from mt.utils.atomic import atomic_write
+from mt.utils.checks import check_int
 
 
 class Tokenizer:
     """A trained SentencePiece model.
 
-    ``proto`` is the content of a ``.model`` file: the tokenizer travels as these bytes.
-    Raises ValueError when they are not a SentencePiece model with this project's special ids.
+    ``proto`` is the content of a ``.model`` file; checkpoints and model folders hold these bytes.
+    Raises ValueError unless they are a SentencePiece model with this project's special ids.
     """
 
     def __init__(self, proto: bytes) -> None:
         self.proto = proto
         self._processor = p = _processor(proto)
-        found = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
-        if found != SPECIAL_IDS:
+        special_ids = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
+        if special_ids != SPECIAL_IDS:
             raise ValueError(
-                f"a SentencePiece model with pad, unk, bos, eos = {found}; it must be trained "
-                f"with {SPECIAL_IDS}, as scripts/train_tokenizer.py does"
+                f"a SentencePiece model with pad, unk, bos, eos = {special_ids}; train it with "
+                f"{SPECIAL_IDS}, as scripts/train_tokenizer.py does"
             )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
-        """Read a ``.model`` file; OSError or ValueError names it when that fails."""
+        """Read a ``.model`` file. Raises OSError or ValueError, which name the file."""
         content = Path(path).read_bytes()
         try:
             return PairTokenizer(content) if content.startswith(b"PK") else cls(content)
@@ -59,16 +53,16 @@ class Tokenizer:
         return self._processor.encode([_one_line(sentence) for sentence in sentences])
 
     def encode_target(self, sentences: list[str]) -> list[list[int]]:
-        """As ``encode``, of sentences in the target language."""
+        """As ``encode``, for sentences in the target language."""
         return self.encode(sentences)
 
     def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
         """As ``encode``, but each merge of pieces is left out with probability ``dropout``.
 
-        BPE-dropout (Provilkov et al. 2020): words come in ever other pieces, none of which is
-        rare, and more of them. The same ``seed``, below 2**32, gives the same pieces.
+        BPE-dropout (Provilkov et al. 2020): a word is split differently each time, into more
+        pieces. The same ``seed``, below 2**32, gives the same pieces.
         """
-        # SentencePiece seeds each of its threads once, when it begins: a list has a new one.
+        # SentencePiece seeds a thread once, when the thread begins; each list gets a new thread.
         sentencepiece.set_random_generator_seed(seed)
         return self._processor.encode(
             [_one_line(sentence) for sentence in sentences],
@@ -79,7 +73,7 @@ class Tokenizer:
         )
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        """The text of each list of ids; special ids leave no trace."""
+        """The text of each list of ids, without the special ids."""
         return self._processor.decode([[i for i in row if i not in SPECIAL_IDS] for row in ids])
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -88,10 +82,10 @@ class Tokenizer:
 
 
 class PairTokenizer(Tokenizer):
-    """Two SentencePiece models and one vocabulary over both, as Marian's models have them.
+    """Two SentencePiece models and one vocabulary for both, as Marian's models have them.
 
-    A source is split by the first model, a translation joined by the second; ``pieces`` is the
-    vocabulary, our special ones first. ``proto`` is a zip of the three.
+    The first model splits sources, the second one joins translations. ``pieces`` is the vocabulary,
+    this project's special pieces first. ``proto`` is a zip of the three.
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -107,7 +101,7 @@ class PairTokenizer(Tokenizer):
 
     @classmethod
     def make(cls, source: bytes, target: bytes, pieces: list[str]) -> "PairTokenizer":
-        """Of two ``.spm`` files and the vocabulary, special pieces first."""
+        """From the contents of two ``.spm`` files and the vocabulary, special pieces first."""
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as content:
             for name, data in (
@@ -115,7 +109,7 @@ class PairTokenizer(Tokenizer):
                 ("target.spm", target),
                 ("pieces.json", json.dumps(pieces, ensure_ascii=False).encode()),
             ):
-                content.writestr(zipfile.ZipInfo(name), data)  # of no date: equal bytes
+                content.writestr(zipfile.ZipInfo(name), data)  # without a date: equal bytes
         return cls(stream.getvalue())
 
     @property
@@ -133,11 +127,11 @@ class PairTokenizer(Tokenizer):
         return [[self._ids.get(piece, UNK) for piece in row] for row in rows]
 
     def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:
-        raise ValueError("a tokenizer that was imported cannot leave merges out")
+        raise ValueError("an imported tokenizer cannot leave merges out (bpe_dropout)")
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         rows = [[self._pieces[i] for i in row if i not in SPECIAL_IDS] for row in ids]
-        # A piece that the source's model alone has stays as it is spelled.
+        # The target's model leaves a piece that only the source's model has as it is spelled.
         return [self._target.decode_pieces(row).replace("▁", " ").strip() for row in rows]
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -156,14 +150,12 @@ def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
 def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn a BPE vocabulary of exactly ``vocab_size`` pieces, special ids included.
 
-    Every character of the data gets a piece; text is normalised by NFKC. BPE depends on how often
-    each word occurs and on nothing else, so the words are counted as the text goes by: it is never
-    in memory as a whole, and none of it is left out.
+    Every character of the data gets a piece; text is normalised by NFKC. BPE depends only on how
+    often each word occurs. So this counts words while it reads, and needs no memory for the text.
 
-    Raises ValueError when the data cannot support ``vocab_size``, naming the bound that it can.
+    Raises ValueError when the data cannot support ``vocab_size``, with the bound that it supports.
     """
-    if type(vocab_size) is not int or vocab_size < 1:
-        raise ValueError(f"vocab_size={vocab_size!r}: must be a whole number of at least 1")
+    check_int("vocab_size", vocab_size)
     words: Counter[str] = Counter()
     for sentence in sentences:
         words.update(_one_line(sentence).split(" "))
@@ -194,9 +186,10 @@ def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def _one_line(text: str) -> str:
-    """White space of any kind becomes a blank, a lone surrogate (not UTF-8) a question mark.
+    """The text in one line of valid UTF-8.
 
-    Control and zero-width characters, soft hyphens and byte order marks among them, go.
+    White space of any kind becomes a blank, a lone surrogate a question mark. Control and
+    zero-width characters go, soft hyphens and byte order marks among them.
     """
     text = " ".join(text.split())
     if not text.isprintable():
@@ -205,41 +198,28 @@ def _one_line(text: str) -> str:
 
 
 def _explain(message: str, vocab_size: int) -> str:
-    """SentencePiece's failed check, in words for the user."""
-    if found := re.search(r"set it to a value <= (\d+)", message):
-        return (
-            f"vocab_size={vocab_size}: too large for this training text, "
-            f"which supports at most {found[1]}"
-        )
+    """What to tell the user when SentencePiece's own check fails with ``message``."""
+    setting = f"vocab_size={vocab_size}"
+    if most := re.search(r"set it to a value <= (\d+)", message):
+        return f"{setting}: too large for this training text, which supports at most {most[1]}"
     if vocab_size < len(SPECIAL_IDS):
+        return f"{setting}: too small, the special pieces alone are {len(SPECIAL_IDS)}"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
-            f"vocab_size={vocab_size}: too small, the special pieces alone are {len(SPECIAL_IDS)}"
+            f"{setting}: too small, the characters of this training text and the special pieces "
+            f"alone are {least[1]}"
         )
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"vocab_size={vocab_size}: too small, the characters of this training text "
-            f"and the special pieces alone are {found[1]}"
-        )
-    return f"SentencePiece could not train a vocabulary of {vocab_size}: {message}"
+    return f"{setting}: SentencePiece could not train this vocabulary: {message}"
 
 
 def save(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:
-    """Write ``path`` (NAME.model) and, for readers, the list of its pieces beside it, NAME.vocab.
+    """Write ``path`` (NAME.model) and a readable list of its pieces beside it, NAME.vocab.
 
-    Each file appears whole or not at all; the model comes last, so that whoever waits for it
-    finds both.
+    Each file appears whole or not at all. The model comes last: a process that waits for it finds
+    both.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
-    contents = {
-        path.with_suffix(".vocab"): ("\n".join(pieces) + "\n").encode(),
-        path: tokenizer.proto,
-    }
-    for target, content in contents.items():
-        partial = target.with_name(f".{target.name}.partial")
-        try:
-            partial.write_bytes(content)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+    atomic_write(path.with_suffix(".vocab"), "\n".join(pieces) + "\n")
+    atomic_write(path, tokenizer.proto)

@@ -1,15 +1,12 @@
 """Two evaluations of the same test set side by side: is the difference more than chance?
 
 Paired bootstrap resampling (Koehn 2004) by sacreBLEU's own test, so that its command line gives
-the same p-values. Our own over sufficient statistics was equal, but for 10,000 sentences and five
-scores only 2.7 times faster, most of it counting n-grams still: not worth a second one.
+the same p-values. An implementation of our own over the same statistics gave equal values, but for
+10,000 sentences and five scores it was only 2.7 times faster: counting n-grams takes the time.
 """
 
 import json
-import shlex
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,18 +18,21 @@ from tqdm import tqdm
 
 from mt.evaluation import metrics, plots
 from mt.evaluation import report as reports
-from mt.evaluation.report import Report
+from mt.evaluation.metrics import NUM_BOOTSTRAP_SAMPLES, MetricSpec, format_score
+from mt.evaluation.report import Report, Row
 from mt.utils import console
+from mt.utils.atomic import atomic_write
 
-COLUMNS = {"A": 8, "B": 8, "B - A": 8, "A, 95%": 16, "B, 95%": 16, "p": 8}  # name -> width
-MOST = 10  # sentences of each direction that comparison.md shows
-NUMBER = (int, float, type(None))  # None of translations that were there already
-OF_REPORT = {"runs": list, "config": dict, "model": str, "model_sha256": (str, type(None))}
-OF_REPORT |= {"data": str, "sentences": int, "target": str, "tokenized": bool}
-OF_REPORT |= {"source_sha256": str, "reference_sha256": str}
-OF_RUN = {"beam_size": NUMBER, "alpha": NUMBER, "hypotheses": str, "sentence_scores": str}
-OF_RUN |= {"hypothesis_sha256": str, "scores": list, "sentence_signatures": dict}
-OF_SCORE = {"name": str, "value": (int, float), "signature": str}
+NUM_EXTREME_SENTENCES = 10  # sentences of each direction that comparison.md shows
+# Keys of report.json that a comparison reads, and their types.
+NUMBER = (int, float, type(None))  # None when no model has translated
+REPORT_KEYS: dict[str, Any] = {"model_sha256": (str, type(None)), "sentences": int}
+REPORT_KEYS |= {"runs": list, "config": dict, "tokenized": bool}
+REPORT_KEYS |= dict.fromkeys(("model", "data", "target", "source_sha256", "reference_sha256"), str)
+RUN_KEYS: dict[str, Any] = {"beam_size": NUMBER, "alpha": NUMBER}
+RUN_KEYS |= {"scores": list, "sentence_signatures": dict}
+RUN_KEYS |= dict.fromkeys(("hypotheses", "sentence_scores", "hypothesis_sha256"), str)
+SCORE_KEYS: dict[str, Any] = {"name": str, "value": (int, float), "signature": str}
 
 
 class System(NamedTuple):
@@ -40,11 +40,14 @@ class System(NamedTuple):
 
     path: Path
     report: Report
-    run: Report  # one of the report's
-    rows: list[dict[str, Any]]  # of its sentences
+    run: Report  # one of report["runs"]
+    rows: list[Row]  # its sentences
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.rows]
+
+
+# ------------------------------------------------------------------------------------- reading
 
 
 def load(path: Path) -> System:
@@ -53,22 +56,22 @@ def load(path: Path) -> System:
     Raises FileNotFoundError or ValueError that says what is wrong with it.
     """
     file = path / "report.json" if path.is_dir() else path
-    chosen = None
+    hypotheses = None
     if file.suffix != ".json":
-        file, chosen = path.parent / "report.json", path.name
+        file, hypotheses = path.parent / "report.json", path.name
     if not path.exists() or not file.is_file():
         raise FileNotFoundError(f"{path}: no report there: name a folder that holds report.json")
     report = _read_report(file)
-    runs = [run for run in report["runs"] if chosen in (None, run["hypotheses"])]
+    runs = [run for run in report["runs"] if hypotheses in (None, run["hypotheses"])]
     if not runs:
         raise ValueError(f"{path}: no hypotheses that {file} knows")
     run = max(runs, key=lambda run: run["beam_size"] or 0)
-    sides = {"source": report["source_sha256"], "reference": report["reference_sha256"]}
-    sides["hypothesis"] = run["hypothesis_sha256"]
+    hashes = {"source": report["source_sha256"], "reference": report["reference_sha256"]}
+    hashes["hypothesis"] = run["hypothesis_sha256"]
     texts = file.parent / run["hypotheses"]
-    if texts.is_file() and sha256(texts.read_bytes()).hexdigest() != sides["hypothesis"]:
+    if texts.is_file() and sha256(texts.read_bytes()).hexdigest() != hashes["hypothesis"]:
         raise ValueError(f"{texts}: not what the report beside it scored: evaluate again")
-    return System(path, report, run, _read_rows(file.parent / run["sentence_scores"], sides))
+    return System(path, report, run, _read_rows(file.parent / run["sentence_scores"], hashes))
 
 
 def _read_report(file: Path) -> Report:
@@ -77,41 +80,44 @@ def _read_report(file: Path) -> Report:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: not JSON: {error}") from None
     if (
-        _has(report, OF_REPORT)
+        _has_keys(report, REPORT_KEYS)
         and report["runs"]
-        and all(_has(run, OF_RUN) for run in report["runs"])
-        and all(_has(score, OF_SCORE) for run in report["runs"] for score in run["scores"])
+        and all(_has_keys(run, RUN_KEYS) for run in report["runs"])
+        and all(_has_keys(score, SCORE_KEYS) for run in report["runs"] for score in run["scores"])
     ):
         return cast("Report", report)
     raise ValueError(f"{file}: not a report of this version: evaluate again")
 
 
-def _has(found: object, kinds: dict[str, Any]) -> bool:
-    return isinstance(found, dict) and all(
-        name in found and isinstance(found[name], kind) for name, kind in kinds.items()
+def _has_keys(value: object, types: dict[str, Any]) -> bool:
+    return isinstance(value, dict) and all(
+        key in value and isinstance(value[key], kind) for key, kind in types.items()
     )
 
 
-def _read_rows(file: Path, sides: dict[str, str]) -> list[dict[str, Any]]:
-    """The sentences, when each of their ``sides`` has the hash that the report knows."""
+def _read_rows(file: Path, hashes: dict[str, str]) -> list[Row]:
+    """The sentences, if each of their sides has the hash that the report states."""
     try:
         with file.open(encoding="utf-8", newline="\n") as stream:
             rows = [json.loads(line) for line in stream]
-        whole = {side: reports.digest([row[side] for row in rows]) for side in sides} == sides
+        intact = {side: reports.digest([row[side] for row in rows]) for side in hashes} == hashes
     except FileNotFoundError:
         raise ValueError(f"{file}: is missing, the report beside it names it") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        whole = False
-    if not whole:
+        intact = False
+    if not intact:
         raise ValueError(f"{file}: damaged, or not of the report beside it: evaluate again")
     return rows
 
 
+# ----------------------------------------------------------------------------------- comparing
+
+
 def check_comparable(a: System, b: System) -> None:
-    """ValueError when the two were not scored alike."""
+    """ValueError when the two have different references or were scored differently."""
     if a.report["reference_sha256"] != b.report["reference_sha256"]:
         raise ValueError(
-            f"{a.path} and {b.path} have other references ({a.report['data']}, "
+            f"{a.path} and {b.path} have different references ({a.report['data']}, "
             f"{a.report['sentences']:,} sentences; {b.report['data']}, "
             f"{b.report['sentences']:,}): nothing to compare"
         )
@@ -123,150 +129,153 @@ def check_comparable(a: System, b: System) -> None:
             )
 
 
-def paired_bootstrap(
-    measure: metrics.MetricSpec, a: list[str], b: list[str], references: list[str]
-) -> Report:
-    """The score of each with its mean and the half of its 95% interval, and the p-value.
+def paired_bootstrap(spec: MetricSpec, a: list[str], b: list[str], references: list[str]) -> Report:
+    """For each side its score, mean and half the width of its 95% interval; and the p-value.
 
-    The p-value is None where sacreBLEU's would be its least, and mean nothing: of equal scores, and
-    of a test set whose samples are all alike, as those of one sentence. Raises ValueError for a
-    SACREBLEU_SEED that sacreBLEU does not take as one.
+    The p-value is None where sacreBLEU's would be its least and mean nothing: for equal scores,
+    and when all samples are alike, as those of one sentence. Raises ValueError for a
+    SACREBLEU_SEED that sacreBLEU does not accept.
     """
-    metrics.bootstrap_seed()  # which says what is wrong with it
+    metrics.bootstrap_seed()  # raises a clearer error than sacreBLEU
     systems: list[tuple[str, Sequence[str]]]
-    systems = [("A", measure.texts(a)), ("B", measure.texts(b))]
-    kinds, sides = {measure.name: measure.metric()}, [measure.texts(references)]
-    test = PairedTest(systems, kinds, sides, test_type="bs", n_samples=metrics.SAMPLES)
+    systems = [("A", spec.preprocess_lines(a)), ("B", spec.preprocess_lines(b))]
+    kinds, sides = {spec.name: spec.new_metric()}, [spec.preprocess_lines(references)]
+    test = PairedTest(systems, kinds, sides, test_type="bs", n_samples=NUM_BOOTSTRAP_SAMPLES)
     signatures, results = test()
-    [(name, signature)] = signatures.items()
-    found: Report = {"name": measure.name, "signature": measure.full_signature(signature)}
-    for side, result in zip("ab", cast("list[Result]", results[name]), strict=True):
-        # numpy's numbers, which JSON does not know
-        found[side] = {key: float(getattr(result, key)) for key in ("score", "mean", "ci")}
-        found["p_value"] = result.p_value  # B's: A, the first, is compared with nothing
-    a_side, b_side = found["a"], found["b"]
-    if a_side["score"] == b_side["score"] or a_side["ci"] == b_side["ci"] == 0:
-        found["p_value"] = None
-    return found
+    [(key, signature)] = signatures.items()  # the key is a name of sacreBLEU's
+    score: Report = {"name": spec.name, "signature": spec.full_signature(signature)}
+    for side, result in zip("ab", cast("list[Result]", results[key]), strict=True):
+        # float, because JSON does not know numpy's numbers
+        score[side] = {name: float(getattr(result, name)) for name in ("score", "mean", "ci")}
+        score["p_value"] = result.p_value  # the last one, B's; A as the baseline has none
+    if score["a"]["score"] == score["b"]["score"] or score["a"]["ci"] == score["b"]["ci"] == 0:
+        score["p_value"] = None
+    return score
 
 
-def check_recorded(system: System, side: str, scores: list[Report]) -> list[str]:
-    """Names of the scores that its report has not recorded as they are computed now.
+def comet_bootstrap(a: System, b: System) -> Report | None:
+    """``paired_bootstrap`` of COMET; None unless one model has scored both with equal sources."""
+    signatures = {system.run["sentence_signatures"].get("comet") for system in (a, b)}
+    if len(signatures) != 1 or a.report["source_sha256"] != b.report["source_sha256"]:
+        return None
+    try:
+        x, y = ([str(float(value)) for value in system.column("comet")] for system in (a, b))
+    except (KeyError, TypeError, ValueError):
+        return None
+    score = paired_bootstrap(metrics.COMET, x, y, x)
+    _, bootstrap = reports.split_signature(score["signature"])
+    return score | {"signature": f"{signatures.pop()}|{bootstrap}"}
 
-    ValueError when it has another value of one than its texts give.
+
+def unknown_scores(system: System, side: str, scores: list[Report]) -> list[str]:
+    """Names of the computed scores that the system's report lacks, or has of another version.
+
+    Raises ValueError when the report has a different value of a score than its texts give.
     """
-    recorded = {score["signature"]: score["value"] for score in system.run["scores"]}
+    reported = {score["signature"]: score["value"] for score in system.run["scores"]}
     unknown = []
     for score in scores:
-        now, (signature, _) = score[side]["score"], reports.split_signature(score["signature"])
-        if signature not in recorded:
-            unknown.append(score["name"])
-        elif abs(now - recorded[signature]) > (0.0005 if score["name"] == "COMET" else 0.005):
-            then = reports.number(score["name"], recorded[signature])
+        name, (signature, _) = score["name"], reports.split_signature(score["signature"])
+        value = score[side]["score"]
+        if signature not in reported:
+            unknown.append(name)
+        elif abs(value - reported[signature]) > (0.005 if metrics.is_percentage(name) else 0.0005):
             raise ValueError(
-                f"{system.path}: {score['name']} is {then} in the report, but "
-                f"{reports.number(score['name'], now)} of its sentences: evaluate again"
+                f"{system.path}: {name} is {format_score(name, reported[signature])} in the "
+                f"report, but {format_score(name, value)} of its sentences: evaluate again"
             )
     return unknown
 
 
-def comet_bootstrap(a: System, b: System) -> Report | None:
-    """``paired_bootstrap`` of COMET; None unless one model has scored both, of the same sources."""
-    names = {system.run["sentence_signatures"].get("comet") for system in (a, b)}
-    if len(names) != 1 or a.report["source_sha256"] != b.report["source_sha256"]:
-        return None
-    try:
-        one, other = ([str(float(x)) for x in system.column("comet")] for system in (a, b))
-    except (KeyError, TypeError, ValueError):
-        return None
-    found = paired_bootstrap(metrics.COMET, one, other, one)
-    _, test = reports.split_signature(found["signature"])
-    return found | {"signature": f"{names.pop()}|{test}"}
-
-
 def compare(a: System, b: System) -> Report:
-    """All that comparison.json holds but when and how it came about. Raises ValueError."""
+    """All of comparison.json but its date and command. Raises ValueError when it makes no sense."""
     check_comparable(a, b)
-    target, tokenized = a.report["target"], a.report["tokenized"]
-    sources, references = a.column("source"), a.column("reference")
-    sides = {"a": a, "b": b}
-    hypotheses = {side: system.column("hypothesis") for side, system in sides.items()}
-    measures = metrics.metric_specs(target, tokenized)
-    chrf = CHRF()
-    one, other = (metrics.sentence_level(chrf, lines, references) for lines in hypotheses.values())
-    differences = [round(y - x, 4) for x, y in zip(one, other, strict=True)]
+    systems, report = {"a": a, "b": b}, a.report
+    specs = metrics.metric_specs(report["target"], report["tokenized"])
+    references = a.column("reference")
+    hypotheses = {side: system.column("hypothesis") for side, system in systems.items()}
     scores = [
-        paired_bootstrap(each, hypotheses["a"], hypotheses["b"], references)
-        for each in tqdm(measures, unit=" scores", disable=None)
+        paired_bootstrap(spec, hypotheses["a"], hypotheses["b"], references)
+        for spec in tqdm(specs, unit=" scores", disable=None)
     ]
-    notes = []
-    if a.report["source_sha256"] != b.report["source_sha256"]:
-        notes.append("the sources differ; lengths are A's")
-    if learned := comet_bootstrap(a, b):
-        scores.append(learned)
-    elif any("comet" in each.run["sentence_signatures"] for each in (a, b)):
-        notes.append("COMET is left out: one model has not scored both, of the same sources")
-    for side, system in sides.items():
-        if unknown := check_recorded(system, side, scores):
-            names = ", ".join(unknown)
-            notes.append(f"{side.upper()}'s report has {names} of another version or not at all")
+    if comet := comet_bootstrap(a, b):
+        scores.append(comet)
+    sentence_chrf = _sentence_chrf(hypotheses, references)
     buckets = []
-    for words, which in reports.by_length(sources).items():
-        bucket: Report = {"words": words, "sentences": len(which)}
-        theirs = reports.pick(references, which)
+    for words, indices in reports.indices_by_length(a.column("source")).items():
+        bucket: Report = {"words": words, "sentences": len(indices)}
         for side, lines in hypotheses.items():
-            ours = reports.pick(lines, which)
-            bucket[side] = {each.name: each.score(ours, theirs).value for each in measures[:2]}
+            pair = reports.select(lines, indices), reports.select(references, indices)
+            bucket[side] = {spec.name: spec.score(*pair).value for spec in specs[:2]}
         buckets.append(bucket)
-    order = sorted(range(len(references)), key=lambda i: differences[i])
-    ends = [i for i in order[:MOST] if differences[i] < 0]
-    ends += [i for i in reversed(order[-MOST:]) if differences[i] > 0]
     return {
-        "data": a.report["data"],
+        "data": report["data"],
         "sentences": len(references),
-        "notes": notes,
-        "reference_sha256": a.report["reference_sha256"],
-        "target": target,
-        "tokenized": tokenized,
-        **{side: _about(system) for side, system in sides.items()},
+        "notes": _notes(systems, scores),
+        "reference_sha256": report["reference_sha256"],
+        "target": report["target"],
+        "tokenized": report["tokenized"],
+        **{side: _summary(system) for side, system in systems.items()},
         "test": "paired bootstrap resampling, sacrebleu.significance.PairedTest",
         "versions": {"sacrebleu": sacrebleu.__version__},
         "scores": scores,
-        "sentence_chrf": {
-            "signature": str(chrf.get_signature()),
-            "differences": differences,
-            "a_better": sum(d < 0 for d in differences),
-            "b_better": sum(d > 0 for d in differences),
-            "equal": sum(d == 0 for d in differences),
-            "same_text": sum(x == y for x, y in zip(*hypotheses.values(), strict=True)),
-        },
+        "sentence_chrf": sentence_chrf,
         "by_length": buckets,
-        "differ_most": [
-            {
-                "line": i + 1,
-                "difference": differences[i],
-                "source": sources[i],
-                "reference": references[i],
-                **{side: lines[i] for side, lines in hypotheses.items()},
-            }
-            for i in ends
-        ],
+        "differ_most": _differ_most(sentence_chrf["differences"], a, b),
     }
 
 
-def _about(system: System) -> Report:
-    found = system.run["beam_size"] is not None  # by a model, not in a file
+def _notes(systems: Mapping[str, System], scores: list[Report]) -> list[str]:
+    """What a reader must know to read the scores. Raises ValueError as ``unknown_scores``."""
+    notes = []
+    if len({system.report["source_sha256"] for system in systems.values()}) > 1:
+        notes.append("the sources differ; lengths are A's")
+    has_comet = any("comet" in s.run["sentence_signatures"] for s in systems.values())
+    if has_comet and scores[-1]["name"] != metrics.COMET.name:
+        notes.append("COMET is left out: one model has not scored both with the same sources")
+    for side, system in systems.items():
+        if names := ", ".join(unknown_scores(system, side, scores)):
+            notes.append(f"{side.upper()}'s report has {names} of another version or not at all")
+    return notes
+
+
+def _sentence_chrf(hypotheses: Mapping[str, list[str]], references: list[str]) -> Report:
+    """Differences of the sentences' chrF, B minus A, and how often which side is better."""
+    chrf = CHRF()
+    a, b = (metrics.sentence_level(chrf, lines, references) for lines in hypotheses.values())
+    differences = [round(y - x, 4) for x, y in zip(a, b, strict=True)]
+    return {
+        "signature": str(chrf.get_signature()),
+        "differences": differences,
+        "a_better": sum(d < 0 for d in differences),
+        "b_better": sum(d > 0 for d in differences),
+        "equal": sum(d == 0 for d in differences),
+        "same_text": sum(x == y for x, y in zip(*hypotheses.values(), strict=True)),
+    }
+
+
+def _differ_most(differences: list[float], a: System, b: System) -> list[Report]:
+    """The sentences where B loses most, then those where it gains most."""
+    order = sorted(range(len(differences)), key=lambda i: differences[i])
+    extremes = [i for i in order[:NUM_EXTREME_SENTENCES] if differences[i] < 0]
+    extremes += [i for i in reversed(order[-NUM_EXTREME_SENTENCES:]) if differences[i] > 0]
+    return [
+        {"line": i + 1, "difference": differences[i]}
+        | {side: a.rows[i][side] for side in ("source", "reference")}
+        | {"a": a.rows[i]["hypothesis"], "b": b.rows[i]["hypothesis"]}
+        for i in extremes
+    ]
+
+
+def _summary(system: System) -> Report:
+    report, run = system.report, system.run
+    by_model = run["beam_size"] is not None  # else the translations were in a file
     return {
         "report": str(system.path),
-        "model": system.report["model"],
-        "model_sha256": system.report["model_sha256"],
-        "members": system.report.get("members"),
-        "precision": system.report["config"].get("precision") if found else None,
-        "source_sha256": system.report["source_sha256"],
-        "hypothesis_sha256": system.run["hypothesis_sha256"],
-        "search": reports.search_name(system.run),
-        "alpha": system.run["alpha"],
-        "hypotheses": system.run["hypotheses"],
+        **{key: report.get(key) for key in ("model", "model_sha256", "members", "source_sha256")},
+        **{key: run[key] for key in ("hypothesis_sha256", "alpha", "hypotheses")},
+        "precision": report["config"].get("precision") if by_model else None,
+        "search": reports.search_name(run),
     }
 
 
@@ -281,29 +290,36 @@ def _name(side: Report) -> str:
 
 
 def render(comparison: Report) -> str:
-    """For a terminal: a row a score with 95% intervals and p-value, then who won how often."""
+    """For a terminal: a row a score with 95% intervals and p-value, then which side is better."""
+    rows = [[score["name"], *_row(score)] for score in comparison["scores"]]
     lines = [
         *(f"{side.upper()}     {_name(comparison[side])}" for side in "ab"),
         f"data  {comparison['data']}: {comparison['sentences']:,} sentences",
         *(f"note  {note}" for note in comparison["notes"]),
         "",
-        f"{'':<32}" + "".join(f"{name:>{n}}" for name, n in COLUMNS.items()),
+        reports.table(["", "A", "B", "B - A", "A, 95%", "B, 95%", "p"], rows, "plain"),
+        "",
+        _wins(comparison),
+        "",
+        "signatures",
+        *(f"  {score['name']}: {score['signature']}" for score in comparison["scores"]),
     ]
-    for score in comparison["scores"]:
-        texts = zip(_row(score), COLUMNS.values(), strict=True)
-        lines.append(f"{score['name']:<32}" + "".join(f"{text:>{n}}" for text, n in texts))
-    lines += ["", _wins(comparison), "", "signatures"]
-    lines += [f"  {score['name']}: {score['signature']}" for score in comparison["scores"]]
     return "\n".join(lines)
 
 
 def markdown(comparison: Report) -> str:
     """comparison.md."""
     rows = [[score["name"], *_row(score)] for score in comparison["scores"]]
+    buckets = comparison["by_length"]
+    columns = {
+        f"{name}, {side.upper()}": [format_score(name, bucket[side][name]) for bucket in buckets]
+        for name in buckets[0]["a"]
+        for side in "ab"
+    }
     lines = [
         "# Comparison",
         "",
-        reports.code(comparison["command"]),
+        reports.indented_code(comparison["command"]),
         "",
         f"- date: {comparison['date']}",
         *(f"- {side.upper()}: {_name(comparison[side])}" for side in "ab"),
@@ -320,7 +336,7 @@ def markdown(comparison: Report) -> str:
         "",
         "## Which scores these are",
         "",
-        *reports.measure_list(comparison["scores"], comparison["target"], comparison["tokenized"]),
+        *reports.metric_list(comparison["scores"], comparison["target"], comparison["tokenized"]),
         "",
         "## Sentence by sentence",
         "",
@@ -328,16 +344,19 @@ def markdown(comparison: Report) -> str:
         "",
         "## By source length",
         "",
-        _length_table(comparison),
+        reports.length_table(buckets, columns),
         "",
     ]
     if comparison["differ_most"]:
         lines += ["## The sentences that differ most", ""]
         lines += ["By chrF, the greatest losses of B first, then its greatest gains."]
     for row in comparison["differ_most"]:
-        texts = (f"{n}: {row[k]}" for n, k in zip(("source", "reference", "A", "B"),
-                 ("source", "reference", "a", "b"), strict=True))  # fmt: skip
-        lines += ["", reports.code(f"line {row['line']}: {row['difference']:+.1f}", *texts)]
+        names = {"source": "source", "reference": "reference", "A": "a", "B": "b"}
+        texts = (f"{name}: {row[key]}" for name, key in names.items())
+        lines += [
+            "",
+            reports.indented_code(f"line {row['line']}: {row['difference']:+.1f}", *texts),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -345,9 +364,9 @@ def _row(score: Report) -> list[str]:
     """A, B, their difference, both with their intervals, and p."""
     name, sides = score["name"], (score["a"], score["b"])
     return [
-        *(reports.number(name, side["score"]) for side in sides),
-        reports.number(name, sides[1]["score"] - sides[0]["score"], "+"),
-        *(f"{reports.number(name, x['mean'])} ± {reports.number(name, x['ci'])}" for x in sides),
+        *(format_score(name, side["score"]) for side in sides),
+        format_score(name, sides[1]["score"] - sides[0]["score"], "+"),
+        *(f"{format_score(name, x['mean'])} ± {format_score(name, x['ci'])}" for x in sides),
         "–" if score["p_value"] is None else f"{score['p_value']:.4f}",
     ]
 
@@ -363,32 +382,19 @@ def _wins(comparison: Report) -> str:
     )
 
 
-def _length_table(comparison: Report) -> str:
-    buckets = comparison["by_length"]
-    measures = list(buckets[0]["a"])
-    header = ["source words", "sentences"]
-    header += [f"{name}, {side}" for name in measures for side in "AB"]
-    rows = []
-    for bucket in buckets:
-        values = [f"{bucket[side][name]:.2f}" for name in measures for side in "ab"]
-        rows.append([bucket["words"], f"{bucket['sentences']:,}", *values])
-    return reports.table(header, rows)
-
-
 def run(paths: list[Any], run_dir: Path) -> None:
-    """Write comparison.json, comparison.md and comparison.png to the run directory."""
+    """Write comparison.json, comparison.md and comparison.png to the run directory.
+
+    Raises ValueError or OSError that says which of the two reports cannot be compared.
+    """
     if len(paths) != 2 or not all(isinstance(path, str | int) for path in paths):
-        named = ",".join(map(str, paths))
-        raise ValueError(f"compare=[{named}]: name two reports, as compare=[FOLDER_A,FOLDER_B]")
+        names = ",".join(map(str, paths))
+        raise ValueError(f"compare=[{names}]: name two reports, as compare=[FOLDER_A,FOLDER_B]")
     a, b = (load(Path(str(path))) for path in paths)  # a sweep calls its folders 0, 1, 2
-    about = {
-        "date": time.strftime("%Y-%m-%d"),
-        "command": shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]]),
-    }
-    comparison = about | compare(a, b)
+    comparison = reports.origin() | compare(a, b)
     run_dir.mkdir(parents=True, exist_ok=True)
-    reports.write(run_dir / "comparison.md", markdown(comparison))
+    atomic_write(run_dir / "comparison.md", markdown(comparison))
     reports.write_json(run_dir / "comparison.json", comparison)
     plots.draw_comparison(run_dir / "comparison.png", comparison)
-    with console.reader_may_go():
+    with console.ignore_broken_pipe():
         print(f"{render(comparison)}\n\ncomparison  {run_dir}/comparison.md")

@@ -1,15 +1,17 @@
-"""A page of pictures for an evaluation and one for a comparison, when matplotlib is installed."""
+"""A page of plots for an evaluation and one for a comparison, when matplotlib is installed."""
 
 import csv
 import logging
 import math
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mt.evaluation.metrics import is_percentage
 from mt.evaluation.report import search_name, split_signature
+from mt.utils.atomic import atomic_path
+from mt.utils.console import install_hint
 
 log = logging.getLogger("mt.evaluate")
 
@@ -20,28 +22,28 @@ Curves = dict[str, list[tuple[int, float]]]  # name -> (step, value)
 
 
 def learning_curves(model: Path) -> Curves:
-    """train_nll, val_nll (nats a token) and val_bleu of the run in which the model's folder lies.
+    """train_nll, val_nll (nats a token) and val_bleu of the training run that wrote the model.
 
-    A step is how many updates the model had. A run that was resumed has a log for each start; what
-    a later one has done again replaces the earlier. mean_nll and mean_bleu are the one validation
-    of the averaged model, in the last log. Empty when there are no logs.
+    A step is the number of updates before. A resumed run has a log for each start; the steps that
+    a later start repeats replace the earlier ones. mean_nll and mean_bleu hold one point, the
+    validation of the averaged model, from the last log. Empty when the run has no logs.
     """
     run = model.parent.parent if model.parent.name == "checkpoints" else model.parent
-    logs = _logs(run / "logs")
     names = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
     curves: Curves = {name: [] for name in names}
-    for path in logs:
+    for path in _logs(run / "logs"):
         rows = _read(path)
         begin = min((step for step, _ in rows), default=math.inf)
         for name in names:
             kept = [p for p in curves[name] if p[0] < begin and not name.startswith("mean")]
             curves[name] = kept + [(step, row[name]) for step, row in rows if name in row]
-    for name in ("val_nll", "val_bleu"):  # Lightning counts their update behind them
+    for name in ("val_nll", "val_bleu"):  # Lightning logs them before it counts their update
         curves[name] = [(step + 1, value) for step, value in curves[name]]
     return {name: points for name, points in curves.items() if points}
 
 
 def _logs(folder: Path) -> list[Path]:
+    """The logs of a run in the order of its starts."""
     numbers = {
         int(match[1]): path
         for path in folder.glob("version_*/metrics.csv")
@@ -51,7 +53,7 @@ def _logs(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
-    """(step, values) of the rows of a log; what is no number is left out."""
+    """(step, values) of the rows of a log, without values that are not finite numbers."""
     rows = []
     with path.open(encoding="utf-8", errors="replace", newline="") as stream:
         for row in csv.DictReader(line.replace("\0", "") for line in stream):
@@ -77,7 +79,10 @@ def _number(text: object) -> float:
 def draw_evaluation(
     path: Path, report: dict[str, Any], sentences: Sequence[list[dict[str, Any]]], curves: Curves
 ) -> None:
-    """Learning curves, BLEU by length and the distribution of chrF; ``sentences`` of each run."""
+    """Draw learning curves, BLEU by length and the distribution of chrF.
+
+    ``sentences`` holds the rows of each run of the report.
+    """
     figure = _figure(path, rows=2 if curves else 1)
     if figure is None:
         return
@@ -87,9 +92,9 @@ def draw_evaluation(
         _draw_loss(grid[0][0], curves)
         _draw_validation(grid[0][1], curves)
     buckets = [run["by_length"] for run in report["runs"]]
-    measure = report["runs"][0]["scores"][0]
-    values = [[b["scores"][measure["name"]] for b in run] for run in buckets]
-    _draw_lengths(grid[-1][0], buckets[0], names, values, measure)
+    score = report["runs"][0]["scores"][0]
+    values = [[b["scores"][score["name"]] for b in run] for run in buckets]
+    _draw_lengths(grid[-1][0], buckets[0], names, values, score)
     chrf = [[row["chrf"] for row in rows] for rows in sentences]
     signature = report["runs"][0]["sentence_signatures"]["chrf"]
     _draw_distribution(grid[-1][1], names, chrf, signature)
@@ -98,20 +103,19 @@ def draw_evaluation(
 
 
 def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
-    """Scores with their intervals, differences of sentences, BLEU by length of both systems."""
+    """Draw scores with their intervals, differences of sentences, and BLEU by length."""
     figure = _figure(path, rows=2)
     if figure is None:
         return
     grid = figure.subplot_mosaic([["scores", "scores"], ["sentences", "lengths"]])
-    # From 0 to 100, as COMET is not.
-    shown = [score for score in comparison["scores"] if score["name"] != "COMET"]
-    _draw_intervals(grid["scores"], shown)
+    percentages = [score for score in comparison["scores"] if is_percentage(score["name"])]
+    _draw_intervals(grid["scores"], percentages)
     _draw_differences(grid["sentences"], comparison["sentence_chrf"])
     buckets = comparison["by_length"]
-    measure = comparison["scores"][0]
-    values = [[bucket[side][measure["name"]] for bucket in buckets] for side in "ab"]
-    signature, _ = split_signature(measure["signature"])
-    _draw_lengths(grid["lengths"], buckets, ["A", "B"], values, measure | {"signature": signature})
+    score = comparison["scores"][0]
+    values = [[bucket[side][score["name"]] for bucket in buckets] for side in "ab"]
+    signature, _ = split_signature(score["signature"])
+    _draw_lengths(grid["lengths"], buckets, ["A", "B"], values, score | {"signature": signature})
     sides = [
         f"{side.upper()}: {comparison[side]['model']}, {comparison[side]['search']}"
         for side in "ab"
@@ -121,34 +125,34 @@ def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
 
 
 def _figure(path: Path, rows: int) -> Any:
-    """None, and one line that says why, without matplotlib."""
+    """A figure; without matplotlib None, and a warning that says why."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        log.warning(f"{path} is not drawn: the extra 'pictures' is missing: pip install matplotlib")
+        hint = install_hint("pictures")
+        log.warning(f"{path} is not drawn: the extra 'pictures' is missing: {hint}")
         return None
     return Figure(figsize=(12, 4.2 * rows + 0.6), dpi=110, layout="constrained")
 
 
 def _title(figure: Any, text: str) -> None:
-    """Dollar signs are such, not the marks of a formula; parse_math does not reach wrapped text."""
+    # A dollar sign would begin a formula; parse_math=False has no effect on wrapped text.
     figure.suptitle(text.replace("$", r"\$"), wrap=True)
 
 
 def _save(figure: Any, path: Path) -> None:
-    partial = path.with_name(f".{path.name}")
-    figure.savefig(partial, format="png")
-    os.replace(partial, path)
+    with atomic_path(path) as partial:
+        figure.savefig(partial, format="png")
 
 
 def _moving_mean(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The mean of each value and those before it, a twentieth of all at most."""
+    """The mean of each value and those before it, over at most a twentieth of all points."""
     size = max(1, len(points) // 20)
-    blocks = [points[max(0, i + 1 - size) : i + 1] for i in range(len(points))]
-    return [(block[-1][0], sum(value for _, value in block) / len(block)) for block in blocks]
+    windows = [points[max(0, i + 1 - size) : i + 1] for i in range(len(points))]
+    return [(window[-1][0], sum(value for _, value in window) / len(window)) for window in windows]
 
 
-def _draw_validated(axes: Any, curves: Curves, score: str, label: str) -> None:
+def _draw_validation_points(axes: Any, curves: Curves, score: str, label: str) -> None:
     if points := curves.get(f"val_{score}"):
         axes.plot(*zip(*points, strict=True), "o-", markersize=4, color=COLOURS[1], label=label)
     if mean := curves.get(f"mean_{score}"):
@@ -162,7 +166,7 @@ def _draw_loss(axes: Any, curves: Curves) -> None:
         axes.plot(*zip(*raw, strict=True), color=COLOURS[0], alpha=0.3, linewidth=0.8)
         axes.plot(*zip(*mean, strict=True), color=COLOURS[0],
                   label="training, with dropout (pale: single steps)")  # fmt: skip
-    _draw_validated(axes, curves, "nll", "validation")
+    _draw_validation_points(axes, curves, "nll", "validation")
     axes.set(title="Learning: loss", xlabel="step", ylabel="negative log-likelihood, nats a token")
     axes.legend()
     axes.grid(alpha=0.3)
@@ -170,7 +174,7 @@ def _draw_loss(axes: Any, curves: Curves) -> None:
 
 def _draw_validation(axes: Any, curves: Curves) -> None:
     if {"val_bleu", "mean_bleu"} & curves.keys():
-        _draw_validated(axes, curves, "bleu", "during training")
+        _draw_validation_points(axes, curves, "bleu", "during training")
         axes.legend(loc="lower right")
     else:
         axes.text(0.5, 0.5, "no validation in the logs", ha="center", transform=axes.transAxes)
@@ -184,14 +188,14 @@ def _draw_lengths(
     buckets: list[dict[str, Any]],
     names: list[str],
     values: list[list[float]],
-    measure: dict[str, Any],
+    score: dict[str, Any],
 ) -> None:
-    """A line a search over the lengths of sources; grey bars count the sentences."""
+    """Draw a line for each search over the source lengths; grey bars count the sentences."""
     places = range(len(buckets))
     counts = [bucket["sentences"] for bucket in buckets]
     bars = axes.twinx()
     bars.bar(places, counts, color=GREY, alpha=0.5, width=0.8)
-    bars.set_ylim(0, 2.5 * max(counts))  # below the lines, mostly
+    bars.set_ylim(0, 2.5 * max(counts))  # mostly below the lines
     bars.set_yticks([])
     for i, (name, line) in enumerate(zip(names, values, strict=True)):
         axes.plot(places, line, "o-", label=name, color=COLOURS[i % len(COLOURS)])
@@ -199,8 +203,8 @@ def _draw_lengths(
     axes.patch.set_visible(False)
     axes.set_xticks(places, [f"{b['words']}\n{b['sentences']:,}" for b in buckets])
     axes.set_ylim(0, 1.3 * max(1.0, *(max(line) for line in values)))
-    axes.set(xlabel="source length, words; below it and in grey: sentences", ylabel=measure["name"])
-    axes.set_title(f"By source length\n{measure['signature']}", fontsize=9)
+    axes.set(xlabel="source length, words; below it and in grey: sentences", ylabel=score["name"])
+    axes.set_title(f"By source length\n{score['signature']}", fontsize=9)
     axes.legend(loc="upper right")
 
 
@@ -219,13 +223,13 @@ def _draw_distribution(
 
 
 def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
-    """A row a score: its signature, A, B with bars of 95%, and beside them p."""
+    """Draw a row for each score: its signature, A and B with their 95% intervals, and p."""
     rows = range(len(scores))
     for row, score in zip(reversed(rows), scores, strict=True):
         for side, offset, colour in (("a", 0.1, COLOURS[0]), ("b", -0.15, COLOURS[1])):
-            found = score[side]
-            axes.errorbar(found["mean"], row + offset, xerr=found["ci"], fmt="o", color=colour,
-                          capsize=4, label=side.upper() if row == 0 else None)  # fmt: skip
+            mean, half_width = score[side]["mean"], score[side]["ci"]
+            axes.errorbar(mean, row + offset, xerr=half_width, fmt="o", color=colour, capsize=4,
+                          label=side.upper() if row == 0 else None)  # fmt: skip
         end = max(score[side]["mean"] + score[side]["ci"] for side in "ab")
         p = score["p_value"]
         label = "no p" if p is None else f"p = {p:.4f}"
@@ -243,10 +247,10 @@ def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
 
 
 def _draw_differences(axes: Any, wins: dict[str, Any]) -> None:
-    """Differences that are none are left out: they are most, and their bar would hide the rest."""
+    """Draw the differences that are not 0: the bar of the many equal ones would hide them."""
     differences = wins["differences"]
-    reach = max(5.0, 5 * math.ceil(max(map(abs, differences)) / 5))
-    edges = [reach * i / 20 for i in range(-20, 21)]
+    limit = max(5.0, 5 * math.ceil(max(map(abs, differences)) / 5))
+    edges = [limit * i / 20 for i in range(-20, 21)]
     axes.hist([d for d in differences if d < 0], bins=edges[:21], color=COLOURS[0])
     axes.hist([d for d in differences if d > 0], bins=edges[20:], color=COLOURS[1])
     axes.axvline(0, color="black", linewidth=0.8)

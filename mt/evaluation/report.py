@@ -1,82 +1,101 @@
-"""The record of an evaluation: scores by name and signature, by source length, by sentence.
+"""The report of an evaluation: scores by name and signature, by source length, by sentence.
 
-report.json holds all but the sentences, of which sentences.*.jsonl has one a line; report.md
-and the terminal show what a person wants to know. Nothing is translated here.
+report.json holds everything but the sentences; these are in sentences.*.jsonl, one a line.
+report.md and the terminal show what a person wants to know. Nothing is translated here.
 """
 
 import hashlib
 import json
-import os
+import re
+import shlex
+import sys
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mt.evaluation import metrics
+from tabulate import tabulate
 
-# Words of a source sentence, from and to.
+from mt.evaluation import metrics
+from mt.evaluation.comet import Comet
+from mt.evaluation.metrics import format_score
+from mt.utils.atomic import atomic_path, atomic_write
+
+# Ranges of the number of words in a source sentence.
 LENGTHS = ((0, 0), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
 NUM_WORST_SENTENCES = 10  # sentences that report.md shows
+OUTPUT_NAMES = r"(hypotheses|sentences)\.(beam\d+|given)\.(txt|jsonl)"  # files that a report names
 
 Element = TypeVar("Element")
-Report = dict[str, Any]
+Report = dict[str, Any]  # report.json, or a part of it such as one of its "runs"
+Row = dict[str, Any]  # a line of sentences.*.jsonl
+
+
+def origin() -> Report:
+    """When and by which command a report or a comparison is made."""
+    command = shlex.join(["python", "-m", "mt.evaluate", *sys.argv[1:]])
+    return {"date": time.strftime("%Y-%m-%d"), "command": command}
 
 
 def digest(lines: Sequence[str]) -> str:
-    """SHA-256 of the lines as UTF-8, each with its line break: by it two reports find that they
-    are about the same sentences."""
-    return hashlib.sha256(text_of(lines).encode()).hexdigest()
+    """SHA-256 of the lines as UTF-8, each with a line break.
+
+    Two reports compare it to see whether they are about the same sentences.
+    """
+    return hashlib.sha256(join_lines(lines).encode()).hexdigest()
 
 
-def by_length(sources: Sequence[str]) -> dict[str, list[int]]:
-    """Numbers of the sentences of each length of LENGTHS that occurs, in whitespace's words."""
-    words = [len(source.split()) for source in sources]
-    found: dict[str, list[int]] = {}
+def indices_by_length(sources: Sequence[str]) -> dict[str, list[int]]:
+    """Indices of the sentences in each range of LENGTHS that occurs; words are split at blanks."""
+    lengths = [len(source.split()) for source in sources]
+    buckets: dict[str, list[int]] = {}
     for low, high in LENGTHS:
         name = f"{low}+" if high is None else f"{low}-{high}" if low < high else str(low)
-        chosen = [i for i, n in enumerate(words) if n >= low and (high is None or n <= high)]
-        if chosen:
-            found[name] = chosen
-    return found
+        indices = [i for i, n in enumerate(lengths) if n >= low and (high is None or n <= high)]
+        if indices:
+            buckets[name] = indices
+    return buckets
 
 
-def pick(items: Sequence[Element], which: Sequence[int]) -> list[Element]:
-    return [items[i] for i in which]
+def select(items: Sequence[Element], indices: Sequence[int]) -> list[Element]:
+    return [items[i] for i in indices]
 
 
-def score(
+def score_output(
     sources: list[str],
     references: list[str],
     hypotheses: list[str],
     target: str = "de",
     tokenized: bool = False,
-) -> tuple[Report, list[dict[str, Any]]]:
-    """All that is to be said of the hypotheses, in JSON's types, and a row for every sentence.
+) -> tuple[Report, list[Row]]:
+    """The scores of one system's output as JSON types, and a row for every sentence.
 
     Length ratios are tokens of the hypotheses over those of the references. Raises ValueError when
     there are no sentences.
     """
     scores = metrics.all_scores(hypotheses, references, target, tokenized)
     sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized)
-    first_two = metrics.metric_specs(target, tokenized)[:2]
+    main_metrics = metrics.metric_specs(target, tokenized)[:2]
     buckets = []
-    tokens = reference_tokens = 0
-    for name, which in by_length(sources).items():
-        ours, theirs = pick(hypotheses, which), pick(references, which)
-        counts = metrics.token_counts(ours, theirs, tokenized)
-        tokens, reference_tokens = tokens + counts[0], reference_tokens + counts[1]
+    num_tokens = num_reference_tokens = 0
+    for name, indices in indices_by_length(sources).items():
+        sides = select(hypotheses, indices), select(references, indices)
+        counts = metrics.token_counts(*sides, tokenized)
+        num_tokens, num_reference_tokens = num_tokens + counts[0], num_reference_tokens + counts[1]
         buckets.append(
             {
                 "words": name,
-                "sentences": len(which),
-                "scores": {each.name: each.score(ours, theirs).value for each in first_two},
+                "sentences": len(indices),
+                "scores": {spec.name: spec.score(*sides).value for spec in main_metrics},
                 "length_ratio": _ratio(*counts),
             }
         )
-    record = {
-        "scores": [each._asdict() for each in scores],
+    run = {
+        "scores": [score._asdict() for score in scores],
         "intervals": metrics.bootstrap_signature() if len(sources) > 1 else None,
-        "length_ratio": _ratio(tokens, reference_tokens),
-        "tokens": {"hypotheses": tokens, "references": reference_tokens},
+        "length_ratio": _ratio(num_tokens, num_reference_tokens),
+        "tokens": {"hypotheses": num_tokens, "references": num_reference_tokens},
         "by_length": buckets,
         "sentence_signatures": signatures,
         "hypothesis_sha256": digest(hypotheses),
@@ -88,32 +107,25 @@ def score(
             zip(sources, references, hypotheses, strict=True)
         )
     ]
-    return record, rows
-
-
-def comet_scores(
-    rows: list[dict[str, Any]],
-    comet: metrics.Comet,
-    languages: tuple[str, str] = ("en", "de"),
-    tokenized: bool = False,
-) -> tuple[metrics.Score, list[float]]:
-    """COMET of the sentences of ``score``: in all, and of each. ValueError when it fails."""
-    sides = [[row[name] for row in rows] for name in ("source", "hypothesis", "reference")]
-    if tokenized:  # it was trained on text as people write it
-        forms = [metrics.Detokenized(languages[side]) for side in (0, 1, 1)]
-        sides = [[form(line) for line in side] for form, side in zip(forms, sides, strict=True)]
-    return comet(*sides)
+    return run, rows
 
 
 def add_comet(
-    record: Report, rows: list[dict[str, Any]], found: tuple[metrics.Score, list[float]]
+    comet: Comet, report: Report, sentences: list[list[Row]], languages: tuple[str, str]
 ) -> None:
-    """What ``comet_scores`` has found, into what ``score`` has returned."""
-    whole, sentences = found
-    record["scores"].append(whole._asdict())
-    record["sentence_signatures"]["comet"] = whole.signature
-    for row, value in zip(rows, sentences, strict=True):
-        row["comet"] = round(value, 4)
+    """Add COMET to all runs and sentences. If it fails, add nothing and raise ValueError."""
+    results = []
+    for rows in sentences:
+        sides = [[row[name] for row in rows] for name in ("source", "hypothesis", "reference")]
+        if report["tokenized"]:  # COMET was trained on text as people write it
+            forms = [metrics.Detokenized(languages[side]) for side in (0, 1, 1)]
+            sides = [[form(line) for line in side] for form, side in zip(forms, sides, strict=True)]
+        results.append(comet(*sides))
+    for run, rows, (score, values) in zip(report["runs"], sentences, results, strict=True):
+        run["scores"].append(score._asdict())
+        run["sentence_signatures"]["comet"] = score.signature
+        for row, value in zip(rows, values, strict=True):
+            row["comet"] = round(value, 4)
 
 
 def _ratio(tokens: int, reference_tokens: int) -> float | None:
@@ -130,7 +142,7 @@ def search_name(run: Report) -> str:
 
 
 def model_name(report: Report) -> str:
-    """What has translated: a model with its hash, each of several, or the file that was there."""
+    """The translator: a model with its hash, each model of an ensemble, or a file."""
     if members := report.get("members"):
         return " + ".join(model_name(member) for member in members)
     if report["model_sha256"] is None:
@@ -138,54 +150,53 @@ def model_name(report: Report) -> str:
     return f"{report['model']} (sha256 {report['model_sha256'][:12]})"
 
 
-def number(name: str, value: float, sign: str = "") -> str:
-    """A score as it is shown: COMET goes from 0 to 1, the others to 100."""
-    return f"{value:{sign}.{4 if name == 'COMET' else 2}f}"
-
-
 def split_signature(signature: str) -> tuple[str, str]:
     """A score's own signature, and the bootstrap's part of it."""
     parts = signature.split("|")
-    test = [part for part in parts if part.startswith(("bs:", "seed:"))]
-    return "|".join(part for part in parts if part not in test), "|".join(test)
+    bootstrap = [part for part in parts if part.startswith(("bs:", "seed:"))]
+    return "|".join(part for part in parts if part not in bootstrap), "|".join(bootstrap)
 
 
 def render(report: Report) -> str:
     """The report for a terminal: a row a score, a column a search, then the signatures."""
     runs = report["runs"]
-    tokens = report["source_tokens"]  # None where no model has cut the text
+    tokens = report["source_tokens"]  # None when no model has tokenised the text
     lines = [
         f"model   {model_name(report)}",
         f"data    {report['data']}: {report['sentences']:,} sentences"
         + ("" if tokens is None else f", {tokens:,} source tokens"),
         "",
-        " " * 32 + "".join(f"  {search_name(run):>14}" for run in runs),
+        table(["", *map(search_name, runs)], _score_rows(runs), "plain"),
+        "",
+        "signatures",
+        *(f"  {score['name']}: {score['signature']}" for score in runs[0]["scores"]),
     ]
-    for i, each in enumerate(runs[0]["scores"]):
-        values = (_with_interval(run["scores"][i]) for run in runs)
-        lines.append(f"{each['name']:<32}" + "".join(f"  {value:>14}" for value in values))
-    lines += [f"{name:<32}" + "".join(f"  {x:>14}" for x in row) for name, *row in _lengths(runs)]
-    lines += ["", "signatures"]
-    lines += [f"  {each['name']}: {each['signature']}" for each in runs[0]["scores"]]
     if runs[0]["intervals"]:
         lines.append(f"  ± (half the width of the 95% interval): {runs[0]['intervals']}")
     return "\n".join(lines)
 
 
-def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
+def markdown(report: Report, sentences: list[Row]) -> str:
     """report.md; ``sentences`` are the rows of the last search."""
     runs = report["runs"]
     names = [search_name(run) for run in runs]
-    rows: list[list[str]] = [
-        [each["name"], *(_with_interval(run["scores"][i]) for run in runs)]
-        for i, each in enumerate(runs[0]["scores"])
-    ]
-    rows += _lengths(runs)
     form = "tokenised already, scored as it is" if report["tokenized"] else "as people write it"
+    sentence_signatures = runs[-1]["sentence_signatures"]
+    buckets = runs[0]["by_length"]
+    columns = {
+        f"{metric}, {search_name(run)}": [
+            format_score(metric, bucket["scores"][metric]) for bucket in run["by_length"]
+        ]
+        for metric in buckets[0]["scores"]
+        for run in runs
+    } | {
+        f"ratio, {search_name(run)}": [_ratio_text(b["length_ratio"]) for b in run["by_length"]]
+        for run in runs
+    }
     lines = [
         f"# Evaluation of {report['model']}",
         "",
-        code(report["command"]),
+        indented_code(report["command"]),
         "",
         f"- date: {report['date']}",
         f"- machine: {report['machine']}",
@@ -193,45 +204,74 @@ def markdown(report: Report, sentences: list[dict[str, Any]]) -> str:
         f"- data: {report['data']}, {report['sentences']:,} sentences, text {form}",
         f"- sha256 of the sources {report['source_sha256'][:12]}, "
         f"of the references {report['reference_sha256'][:12]}",
-        *_how_searched(report),
+        *_search_lines(report),
         "",
-        table(["", *names], rows),
+        table(["", *names], _score_rows(runs)),
         "",
-        *_about_intervals(runs[0]["intervals"]),
+        *_interval_lines(runs[0]["intervals"]),
         "The length ratio is tokens of the hypotheses over tokens of the references, as the first "
         "BLEU above counts them."
         + ("" if runs[0]["beam_size"] is None else " Output tokens are the model's pieces."),
         "",
         "## Which scores these are",
         "",
-        *measure_list(runs[0]["scores"], report["target"], report["tokenized"]),
+        *metric_list(runs[0]["scores"], report["target"], report["tokenized"]),
         "",
         "## By source length",
         "",
-        _length_table(runs),
+        length_table(buckets, columns),
         "",
         "## Sentence by sentence",
         "",
-        _quantile_table(sentences, names[-1]),
+        _quantile_table(sentences, sentence_signatures, names[-1]),
         "",
-        *(f"- sentence {k}: `{v}`" for k, v in runs[-1]["sentence_signatures"].items()),
+        *(f"- sentence {name}: `{text}`" for name, text in sentence_signatures.items()),
         "",
         f"The {min(NUM_WORST_SENTENCES, len(sentences))} of least chrF, {names[-1]}; "
         f"all are in {runs[-1]['sentence_scores']}.",
     ]
     for row in sorted(sentences, key=lambda row: row["chrf"])[:NUM_WORST_SENTENCES]:
-        values = ", ".join(f"{name} {row[name]:.1f}" for name in ("chrf", "bleu", "ter"))
-        lines += ["", code(f"line {row['line']}: {values}", *_texts(row))]
+        values = ", ".join(
+            f"{name} {format_score(name, row[name])}" for name in sentence_signatures
+        )
+        texts = (f"{name}: {row[name]}" for name in ("source", "reference", "hypothesis"))
+        lines += ["", indented_code(f"line {row['line']}: {values}", *texts)]
     return "\n".join(lines) + "\n"
 
 
+def _score_rows(runs: list[Report]) -> list[list[str]]:
+    """Rows of a name and a text for each run; tokens and speed only where a model searched."""
+    rows = [
+        [score["name"], *(_with_interval(run["scores"][i]) for run in runs)]
+        for i, score in enumerate(runs[0]["scores"])
+    ]
+    rows.append(["length ratio", *(_ratio_text(run["length_ratio"]) for run in runs)])
+    for key, name in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
+        if all(key in run for run in runs):
+            rows.append([name, *(f"{run[key]:,.0f}" for run in runs)])
+    return rows
+
+
 def _with_interval(score: Report) -> str:
-    name, half = score["name"], score["interval"]
-    shown = number(name, score["value"])
-    return shown if half is None else f"{shown} ± {number(name, half)}"
+    name, half_width = score["name"], score["interval"]
+    text = format_score(name, score["value"])
+    return text if half_width is None else f"{text} ± {format_score(name, half_width)}"
 
 
-def _about_intervals(signature: str | None) -> list[str]:
+def _ratio_text(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3f}"
+
+
+def _search_lines(report: Report) -> list[str]:
+    if report["runs"][0]["beam_size"] is None:
+        return []
+    return [
+        f"- search: alpha {report['runs'][0]['alpha']}, precision {report['config']['precision']}",
+        f"- tokenizer: sha256 {report['tokenizer_sha256'][:12]}",
+    ]
+
+
+def _interval_lines(signature: str | None) -> list[str]:
     if signature is None:
         return []
     return [
@@ -242,100 +282,96 @@ def _about_intervals(signature: str | None) -> list[str]:
     ]
 
 
-def measure_list(scores: list[Report], target: str, tokenized: bool) -> list[str]:
-    """A line of Markdown for each score: what it is and its signature."""
-    about = {each.name: each.about for each in metrics.metric_specs(target, tokenized)}
-    about["COMET"] = "a learned score that sees the source too; comparable for one model only"
-    return [f"- {s['name']}: {about[s['name']]}. `{s['signature']}`" for s in scores]
+def metric_list(scores: list[Report], target: str, tokenized: bool) -> list[str]:
+    """A line of Markdown for each score: its description and its signature."""
+    specs = [*metrics.metric_specs(target, tokenized), metrics.COMET]
+    descriptions = {spec.name: spec.description for spec in specs}
+    return [f"- {s['name']}: {descriptions[s['name']]}. `{s['signature']}`" for s in scores]
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A table of Markdown; all columns but the first are numbers."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def table(header: list[str], rows: list[list[str]], form: str = "pipe") -> str:
+    """A table for Markdown, or ``plain`` for a terminal; all columns but the first are numbers."""
+    sides = ("left", *["right"] * (len(header) - 1))
+    return tabulate(rows, header, form, disable_numparse=True, colalign=sides)
 
 
-def code(*lines: str) -> str:
-    """Lines shown as they are: Markdown has no meaning in them."""
+def indented_code(*lines: str) -> str:
+    """Lines that Markdown shows as they are."""
     return "\n".join("    " + " ".join(line.split()) for line in lines)
 
 
-def _lengths(runs: list[Report]) -> list[list[str]]:
-    """Rows of a name and a text for each run; those of tokens and speed where a model searched."""
-    rows = [["length ratio", *(_text(run["length_ratio"]) for run in runs)]]
-    for key, name in (("output_tokens", "output tokens"), ("tokens_per_second", "tokens/s")):
-        if all(key in run for run in runs):
-            rows.append([name, *(f"{run[key]:,.0f}" for run in runs)])
-    return rows
-
-
-def _how_searched(report: Report) -> list[str]:
-    if report["runs"][0]["beam_size"] is None:
-        return []
-    return [
-        f"- search: alpha {report['runs'][0]['alpha']}, precision {report['config']['precision']}",
-        f"- tokenizer: sha256 {report['tokenizer_sha256'][:12]}",
+def length_table(buckets: list[Report], columns: dict[str, list[str]]) -> str:
+    """A row for each range of source lengths; ``columns`` have a text for each row."""
+    texts = zip(*columns.values(), strict=True)
+    rows = [
+        [b["words"], f"{b['sentences']:,}", *row] for b, row in zip(buckets, texts, strict=True)
     ]
+    return table(["source words", "sentences", *columns], rows)
 
 
-def _texts(row: dict[str, Any]) -> list[str]:
-    return [f"{name}: {row[name]}" for name in ("source", "reference", "hypothesis")]
-
-
-def _text(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.3f}"
-
-
-def _length_table(runs: list[Report]) -> str:
-    measures = list(runs[0]["by_length"][0]["scores"])
-    header = ["source words", "sentences"]
-    header += [f"{what}, {search_name(run)}" for what in (*measures, "ratio") for run in runs]
-    rows = []
-    for buckets in zip(*(run["by_length"] for run in runs), strict=True):
-        row = [buckets[0]["words"], f"{buckets[0]['sentences']:,}"]
-        row += [f"{b['scores'][what]:.2f}" for what in measures for b in buckets]
-        rows.append([*row, *(_text(b["length_ratio"]) for b in buckets)])
-    return table(header, rows)
-
-
-def _quantile_table(sentences: list[dict[str, Any]], search: str) -> str:
+def _quantile_table(sentences: list[Row], names: Iterable[str], search: str) -> str:
     header = [f"of the sentences, {search}", "least", "1/4 have less", "half", "3/4", "greatest"]
+    places = [round(part * (len(sentences) - 1)) for part in (0, 0.25, 0.5, 0.75, 1)]
     rows = []
-    for name in ("bleu", "chrf", "ter", "comet"):
-        if name in sentences[0]:
-            values = sorted(row[name] for row in sentences)
-            places = [round(part * (len(values) - 1)) for part in (0, 0.25, 0.5, 0.75, 1)]
-            rows.append([f"sentence {name}", *(number(name.upper(), values[i]) for i in places)])
+    for name in names:
+        values = sorted(row[name] for row in sentences)
+        rows.append([f"sentence {name}", *(format_score(name, values[i]) for i in places)])
     return table(header, rows)
 
 
 # ---------------------------------------------------------------------------------- on disk
 
 
-def write(path: Path, text: str) -> None:
-    """The whole file or none."""
-    write_all(path.parent, {path.name: text})
+def report_files(folder: Path) -> set[str]:
+    """Names of the files of the report in ``folder``, none when it holds no report.json.
+
+    Raises ValueError when report.json is not a report of mt.evaluate.
+    """
+    file = folder / "report.json"
+    if not file.exists():
+        return set()
+    try:
+        runs = json.loads(file.read_text("utf-8"))["runs"]
+        names = {run[kind] for run in runs for kind in ("hypotheses", "sentence_scores")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        names = set()
+    if names and all(re.fullmatch(OUTPUT_NAMES, str(name)) for name in names):
+        return names
+    raise ValueError(
+        f"{file}: no report of mt.evaluate: name another hydra.run.dir, or it would be lost"
+    )
 
 
-def write_all(folder: Path, texts: dict[str, str]) -> None:
-    """All files or none, as far as a file system lets it: they are whole before one is replaced."""
-    for name, text in texts.items():
-        (folder / f".{name}").write_text(text, encoding="utf-8", newline="\n")
-    for name in texts:
-        os.replace(folder / f".{name}", folder / name)
+def save(folder: Path, report: Report, sentences: list[list[Row]], replaced: set[str]) -> None:
+    """Write all files of a report but its plots; those of ``replaced`` that stay over go.
+
+    ``sentences`` are the rows of each run. Every file is complete before the first one is renamed.
+    """
+    texts = {}
+    for run, rows in zip(report["runs"], sentences, strict=True):
+        texts[run["hypotheses"]] = join_lines(row["hypothesis"] for row in rows)
+        texts[run["sentence_scores"]] = json_lines(rows)
+    texts["report.md"] = markdown(report, sentences[-1])
+    texts["report.json"] = json_text(report)
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        for name, text in reversed(texts.items()):  # renamed in the order of ``texts``
+            stack.enter_context(atomic_path(folder / name)).write_bytes(text.encode())
+    for name in replaced - texts.keys():
+        (folder / name).unlink(missing_ok=True)
 
 
-def write_json(path: Path, content: Report) -> None:
-    write(path, json_text(content))
+def write_json(path: Path, content: Any) -> None:
+    atomic_write(path, json_text(content))
 
 
-def json_text(content: Report) -> str:
+def json_text(content: Any) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def text_of(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def json_lines(rows: list[dict[str, Any]]) -> str:
-    return text_of(json.dumps(row, ensure_ascii=False) for row in rows)
+def json_lines(rows: list[Row]) -> str:
+    return join_lines(json.dumps(row, ensure_ascii=False) for row in rows)

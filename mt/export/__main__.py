@@ -1,7 +1,7 @@
 """python -m mt.export --to ctranslate2|huggingface|onnx MODEL OUT: a model for other engines.
 
-Every export is loaded by its own engine and compared with the model before it gets its name
-(``mt.exports.parity``).
+Its own engine loads every export, and the two are compared before the folder gets its name
+(``mt.export.parity``).
 """
 
 import argparse
@@ -10,26 +10,26 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mt.data import phrasebook
-from mt.export import install, parity
+from mt.export import parity
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
 from mt.utils import console
+from mt.utils.atomic import atomic_folder
 from mt.utils.line_io import read_lines
 
-FORMATS = {  # name: what it needs
+FORMATS = {  # name -> the packages that it needs
     "ctranslate2": ("ctranslate2",),
     "huggingface": ("transformers",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
-EXACT = "float32"  # in which every greedy token must be ours; in others BLEU counts
-SENTENCES = 200  # to compare on at least, and in EXACT at most
+EXACT = "float32"  # the precision in which every greedy token must be equal; else BLEU decides
+NUM_SENTENCES = 200  # least number of sentences to compare on; for EXACT also the greatest
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -39,7 +39,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="model folder or checkpoint, or `everyday`, or `latest`")
-    add("out", metavar="OUT", type=Path, help="folder to write; it must not be there")
+    add("out", metavar="OUT", type=Path, help="folder to write; it must not exist")
     add("--to", required=True, choices=FORMATS, help="the engine")
     add("--precision", default=EXACT, help="float32 (default); ctranslate2 also has float16, int8 "
         "and int8_bfloat16, huggingface float16 and bfloat16")  # fmt: skip
@@ -51,8 +51,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def sentences(args: argparse.Namespace, model: LoadedModel) -> tuple[list[str], list[str]]:
-    """What the export is tried on, and what it should say. ValueError when that is too little."""
+def comparison_pairs(args: argparse.Namespace, model: LoadedModel) -> list[tuple[str, str]]:
+    """Sentences to compare on, with their references. ValueError when they are too few."""
     if args.src is not None:
         sides = list(read_lines(args.src)), list(read_lines(args.ref))
         if len(sides[0]) != len(sides[1]):
@@ -71,91 +71,81 @@ def sentences(args: argparse.Namespace, model: LoadedModel) -> tuple[list[str], 
         if languages[0] == "de":
             pairs = [(german, english) for english, german in pairs]
     lengths = map(len, model.tokenizer.encode([source for source, _ in pairs]))
-    fit = [0 < length <= model.config["max_length"] for length in lengths]
-    kept = [pair for pair, fits in zip(pairs, fit, strict=True) if fits]
-    if len(kept) < SENTENCES:
+    limit = model.config["max_length"]
+    kept = [pair for pair, length in zip(pairs, lengths, strict=True) if 0 < length <= limit]
+    if len(kept) < NUM_SENTENCES:
         raise ValueError(
             f"{args.src}: {len(kept)} sentences that are neither blank nor too long for the "
-            f"model: name {SENTENCES} at least"
+            f"model: name {NUM_SENTENCES} at least"
         )
-    used = kept[:SENTENCES] if args.precision == EXACT else kept
-    return [source for source, _ in used], [reference for _, reference in used]
+    return kept[:NUM_SENTENCES] if args.precision == EXACT else kept
 
 
 def engine_of(name: str) -> Any:
-    """The module that writes and runs this format. ValueError when what it needs is not there."""
-    for module in FORMATS[name]:
+    """The module that writes and runs this format. ValueError when a package is missing."""
+    for package in FORMATS[name]:
         try:
-            importlib.import_module(module)
+            importlib.import_module(package)
         except ImportError as error:
-            raise ValueError(f"--to {name} needs {module} ({error}): {install(name)}") from None
+            hint = console.install_hint(name)
+            raise ValueError(f"--to {name} needs {package} ({error}): {hint}") from None
     return importlib.import_module(f"mt.export.{name}")
 
 
-@contextmanager
-def appearing(folder: Path) -> Iterator[Path]:
-    """An empty folder that takes its name when all went well, and goes when not."""
-    if folder.exists():
-        raise FileExistsError(f"{folder}: is there already: name another folder")
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a killed process
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Write the export and compare it; what parity.json holds.
+
+    Raises ValueError or OSError when the export cannot be written or differs from the model.
+    """
     export = engine_of(args.to)
     if args.precision not in export.PRECISIONS:
         allowed = ", ".join(export.PRECISIONS)
         raise ValueError(f"--precision {args.precision}: {args.to} is written in {allowed}")
     path = checkpoint.resolve_model_path(args.model)
     loaded = checkpoint.load(path)
-    sources, references = sentences(args, loaded)
+    sources, references = zip(*comparison_pairs(args, loaded), strict=True)
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])
-    with appearing(args.out) as folder:
+    if args.out.exists():
+        raise FileExistsError(f"{args.out} exists already: name another folder")
+    with atomic_folder(args.out) as folder:
         exact = args.precision == EXACT
         try:
             export.write(loaded, folder, args.precision)
-            found = parity.check(translator, export.Engine(folder), sources, references, exact)
+            result = parity.check(translator, export.Engine(folder), sources, references, exact)
         except (ValueError, OSError):
             raise
-        except Exception as error:  # the engines have kinds of their own
+        except Exception as error:  # each engine raises its own kinds
             if os.environ.get("MT_TRACEBACK"):
                 raise
             raise ValueError(f"{args.to}: {' '.join(str(error).split())[:300]}") from None
-        about = {
+        if (path / "README.md").is_file():  # names the source of the weights and their licence
+            shutil.copy(path / "README.md", folder / "README.md")
+        versions = {name: importlib.import_module(name).__version__ for name in FORMATS[args.to]}
+        report = {
             "format": args.to,
             "precision": args.precision,
             "model_sha256": checkpoint.digest(path),
-            "versions": {
-                name: importlib.import_module(name).__version__ for name in FORMATS[args.to]
-            },
-            **found,
+            "versions": versions,
+            **result,
+            "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         }
-        if (path / "README.md").is_file():  # where the weights come from, and their terms
-            shutil.copy(path / "README.md", folder / "README.md")
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        about["bytes"] = size
-        (folder / "parity.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    return about
+        (folder / "parity.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+def print_summary(out: Path, report: dict[str, Any]) -> None:
+    print(
+        f"{out}: {report['format']}, {report['precision']}, {report['bytes'] / 1e6:.1f} MB; "
+        f"computed in {report['computed in']}, "
+        f"{report['equal greedy outputs']} of {report['sentences']} greedy translations are ours, "
+        f"BLEU {report['BLEU of the export']}, ours {report['BLEU of ours']} "
+        f"({report['signature']})"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    return console.status("mt.export", lambda: tell(args.out, run(args)))
-
-
-def tell(out: Path, about: dict[str, Any]) -> None:
-    print(
-        f"{out}: {about['format']}, {about['precision']}, {about['bytes'] / 1e6:.1f} MB; "
-        f"computed in {about['computed in']}, "
-        f"{about['equal greedy outputs']} of {about['sentences']} greedy translations are ours, "
-        f"BLEU {about['BLEU of the export']}, ours {about['BLEU of ours']} ({about['signature']})"
-    )
+    return console.exit_status("mt.export", lambda: print_summary(args.out, run(args)))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,17 @@ from mt.inference.options import MAX_EXTRA
 from mt.model.checkpoint import LoadedModel
 from mt.model.marian import MarianTransformer
 
-TYPICAL = 15  # tokens of a sentence
-IMPOSSIBLE = -1e4  # added to the logit of what never stands in a translation; float16 holds it
+TYPICAL_LENGTH = 15  # tokens of a sentence
+EXCLUDED = -1e4  # bias of the logits that no translation may contain; float16 can hold it
 
 
-def check(loaded: LoadedModel, engine: str, learned: bool = True, imported: bool = False) -> None:
-    """ValueError for a model that the engine cannot be given: it says which and why."""
+def check_exportable(
+    loaded: LoadedModel, engine: str, learned: bool = True, imported: bool = False
+) -> None:
+    """Raise ValueError for a model that the engine cannot run.
+
+    ``learned`` positions and ``imported`` models are allowed if True.
+    """
     config: dict[str, Any] = loaded.model.config
     if config["d_k"] * config["h"] != config["d_model"]:
         raise ValueError(f"{loaded.path}: d_k={config['d_k']}, {engine}'s is d_model / h")
@@ -28,40 +33,41 @@ def check(loaded: LoadedModel, engine: str, learned: bool = True, imported: bool
         raise ValueError(f"{loaded.path}: an imported model: convert the one it comes from")
 
 
-def longest(loaded: LoadedModel) -> int:
-    """Positions that an input or output of the model may need, bos or eos among them."""
+def num_positions(loaded: LoadedModel) -> int:
+    """The positions that the longest input or output may need, bos or eos among them."""
     return max(512, int(loaded.config["max_length"]) + MAX_EXTRA + 2)
 
 
-def length_penalty(alpha: float) -> float:
-    """The exponent of engines that divide by length ** exponent, where we do as Wu et al. 2016.
-
-    Ours divides by ((5 + length) / 6) ** alpha. At TYPICAL tokens both grow alike.
-    """
-    return alpha * TYPICAL / (5 + TYPICAL)
-
-
-def positions(loaded: LoadedModel) -> Tensor:
-    """[longest, d_model]; beyond those that are learned the last one stands for all."""
+def position_encodings(loaded: LoadedModel) -> Tensor:
+    """[num_positions, d_model]; the last learned position stands for all after it."""
     model = loaded.model
     learned = None if model.positions is None else model.positions.weight.detach()
-    return position_table(learned, longest(loaded), model.d_model)
+    return position_table(learned, num_positions(loaded), model.d_model)
 
 
-def never(loaded: LoadedModel) -> Tensor:
-    """[V] to add to the logits: pad, unk and bos do not come."""
+def length_penalty(alpha: float) -> float:
+    """The exponent for engines that divide a score by length ** exponent.
+
+    We divide by ((5 + length) / 6) ** alpha (Wu et al. 2016). The exponent is chosen so that both
+    grow alike at TYPICAL_LENGTH.
+    """
+    return alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH)
+
+
+def output_bias(loaded: LoadedModel) -> Tensor:
+    """[V] to add to the logits, so that no output contains pad, unk or bos."""
     bias = torch.zeros(len(loaded.model.embedding.weight))
-    bias[:FIRST_OUTPUT_ID] = IMPOSSIBLE
+    bias[:FIRST_OUTPUT_ID] = EXCLUDED
     return bias
 
 
-def pieces(tokenizer: Tokenizer) -> list[str]:
-    """The whole vocabulary."""
+def all_pieces(tokenizer: Tokenizer) -> list[str]:
+    """The vocabulary in the order of its ids."""
     return tokenizer.pieces(list(range(tokenizer.vocab_size)))
 
 
-class OurTokens:
-    """The side of an engine that is our own tokenizer."""
+class OwnTokenizer:
+    """The tokenizing methods of an engine whose folder holds our own tokenizer."""
 
     tokenizer: Tokenizer
 

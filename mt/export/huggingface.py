@@ -12,7 +12,7 @@ import torch
 
 from mt.data.batch_sampler import pad
 from mt.data.special_ids import EOS, PAD, UNK
-from mt.export.common import check, length_penalty, longest, never, pieces
+from mt.export import common
 from mt.inference.options import MAX_EXTRA, load_search_defaults
 from mt.model import marian
 from mt.model.checkpoint import LoadedModel
@@ -21,53 +21,53 @@ PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": to
 
 
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
-    """Into ``folder``, which is there and empty."""
+    """Write the export to the empty ``folder``. ValueError if Marian cannot run the model."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    check(loaded, "Marian", learned=False)
-    positions = longest(loaded)
+    common.check_exportable(loaded, "Marian", learned=False)
+    positions = common.num_positions(loaded)
     config = transformers.MarianConfig(**marian.config(loaded.model, positions))
     model: Any = transformers.MarianMTModel(config)
-    found = model.load_state_dict(marian.weights(loaded.model, never(loaded)), strict=False)
-    known = (*marian.TIED, marian.SINUSOIDS)
-    lacking = [name for name in found.missing_keys if not name.endswith(known)]
-    assert not lacking, lacking
-    assert not found.unexpected_keys, found.unexpected_keys
+    weights = marian.weights(loaded.model, common.output_bias(loaded))
+    keys = model.load_state_dict(weights, strict=False)
+    derived = (*marian.TIED, marian.SINUSOIDS)
+    missing = [name for name in keys.missing_keys if not name.endswith(derived)]
+    assert not missing, missing
+    assert not keys.unexpected_keys, keys.unexpected_keys
     model.tie_weights()
-    own = load_search_defaults(loaded.path)
+    search = load_search_defaults(loaded.path)
     model.generation_config = transformers.GenerationConfig(
         pad_token_id=PAD,
         eos_token_id=EOS,
         decoder_start_token_id=config.decoder_start_token_id,
-        num_beams=own.beam_size,
-        length_penalty=length_penalty(own.alpha),
+        num_beams=search.beam_size,
+        length_penalty=common.length_penalty(search.alpha),
         max_length=positions - 1,
     )
     model.to(PRECISIONS[precision]).save_pretrained(folder)
-    words = pieces(loaded.tokenizer)
-    vocabulary = {word: i for i, word in enumerate(words)}
-    (folder / "vocab.json").write_text(
-        json.dumps(vocabulary, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-    )
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(loaded.tokenizer.proto)
+    pieces = common.all_pieces(loaded.tokenizer)
     source, target = loaded.config.get("languages") or ["en", "de"]
-    about = {
+    tokenizer_config = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": source,
         "target_lang": target,
-        "unk_token": words[UNK],
-        "eos_token": words[EOS],
-        "pad_token": words[PAD],
+        "unk_token": pieces[UNK],
+        "eos_token": pieces[EOS],
+        "pad_token": pieces[PAD],
         "model_max_length": loaded.config["max_length"] + 1,
         "separate_vocabs": False,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    for name, content in (("vocab", vocabulary), ("tokenizer_config", tokenizer_config)):
+        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        (folder / f"{name}.json").write_text(text, "utf-8")
 
 
 class Engine:
-    """What transformers itself makes of the folder."""
+    """The export as transformers runs it."""
 
     def __init__(self, folder: Path) -> None:
         import transformers
@@ -87,11 +87,10 @@ class Engine:
 
     def greedy(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
         src = pad([[*ids, EOS] for ids in sources])
-        most = max(map(len, sources)) + MAX_EXTRA + 1
         with torch.inference_mode():
-            found = self.model.generate(
+            outputs = self.model.generate(
                 input_ids=src, attention_mask=(src != PAD).long(), num_beams=1, do_sample=False,
-                max_new_tokens=most, max_length=None,
+                max_new_tokens=max(map(len, sources)) + MAX_EXTRA + 1, max_length=None,
             )  # fmt: skip
-        ends = [row[1:].tolist() for row in found]
-        return [ids[: ids.index(EOS)] if EOS in ids else ids for ids in ends]
+        rows = [row[1:].tolist() for row in outputs]  # without bos
+        return [ids[: ids.index(EOS)] if EOS in ids else ids for ids in rows]

@@ -1,13 +1,13 @@
-"""ONNX: ``encoder.onnx`` and ``decoder.onnx``, a step of the decoder with its cache.
+"""ONNX: ``encoder.onnx`` and ``decoder.onnx``, which computes one step with its cache.
 
 Needs onnx, onnxscript and onnxruntime, the optional extra ``onnx``.
 
 Shapes: N layers, R rows (a hypothesis each), S source length, T tokens so far, V vocabulary, h
-heads, width: that of a key and of a value, which is d_model / h. ``cross`` and ``past`` hold keys
-before values.
+heads, width = d_model / h, that of a head. ``cross`` and ``past`` hold keys before values.
 
-- encoder: ``source`` [R, S], ending in eos and padded behind -> ``cross`` [N, 2, R, h, S, width].
-- decoder: ``token`` [R], ``source``, ``cross``, ``past`` [N, 2, R, h, T, width], T being 0 at first
+- encoder: ``source`` [R, S], which ends in eos and is padded after it
+  -> ``cross`` [N, 2, R, h, S, width].
+- decoder: ``token`` [R], ``source``, ``cross``, ``past`` [N, 2, R, h, T, width] with T = 0 at first
   -> ``logits`` [R, V], ``present`` [N, 2, R, h, T + 1, width]. The first token is bos; a
   translation ends at eos. ``config.json`` has their ids.
 """
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from mt.data.batch_sampler import pad
 from mt.data.special_ids import BOS, EOS, PAD, UNK
 from mt.data.tokenizer import Tokenizer
-from mt.export.common import OurTokens, check, never, positions
+from mt.export.common import OwnTokenizer, check_exportable, output_bias, position_encodings
 from mt.inference.beam_search import search
 from mt.inference.options import SearchOptions, load_search_defaults
 from mt.model.checkpoint import LoadedModel
@@ -36,44 +36,44 @@ from mt.model.checkpoint import LoadedModel
 PRECISIONS = ("float32",)
 
 
-def attend(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """[R, h, T, width] over [R, h, S, width] -> [R, T, h * width]; ``mask`` is added."""
+def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """[R, h, T, width] over [R, h, S, width] -> [R, T, h * width]; ``mask`` is added (3.2.1)."""
     scores = Q @ K.transpose(2, 3) / math.sqrt(Q.shape[-1])
     scores = scores if mask is None else scores + mask
     return (scores.softmax(dim=-1) @ V).transpose(1, 2).flatten(2)
 
 
-class Side(nn.Module):
+class Stack(nn.Module):
     """What encoder and decoder share: embedding, positions and heads."""
 
-    table: Tensor  # [positions, d_model]
+    encodings: Tensor  # [positions, d_model]
 
     def __init__(self, loaded: LoadedModel) -> None:
         super().__init__()
         self.model: Any = loaded.model
-        self.register_buffer("table", positions(loaded))
+        self.register_buffer("encodings", position_encodings(loaded))
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids [R, T] -> [R, T, d_model] (3.4, 3.5)."""
         scaled = self.model.embedding(ids) * math.sqrt(self.model.d_model)
-        return scaled + self.table[positions]
+        return scaled + self.encodings[positions]
 
     def heads(self, x: Tensor) -> Tensor:
         """[R, T, h * width] -> [R, h, T, width]."""
         return x.unflatten(2, (self.model.h, -1)).transpose(1, 2)
 
     def mask(self, source: Tensor) -> Tensor:
-        """[R, S] -> [R, 1, 1, S]: 0 for a token, hardly any attention for padding."""
+        """[R, S] -> [R, 1, 1, S]: 0 for a token, a large negative number for padding."""
         return (source == PAD)[:, None, None].float() * -1e9
 
 
-class Encoder(Side):
+class Encoder(Stack):
     def forward(self, source: Tensor) -> Tensor:
         mask = self.mask(source)
         x = self.embed(source, torch.arange(source.shape[1]))
         for layer in self.model.encoder:
             Q, K, V = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
-            x = layer.add_norm[0].norm(x + layer.self_attention.W_O(attend(Q, K, V, mask)))
+            x = layer.add_norm[0].norm(x + layer.self_attention.W_O(attention(Q, K, V, mask)))
             x = layer.add_norm[1].norm(x + layer.feed_forward(x))
         cross = [
             torch.stack([self.heads(y) for y in layer.cross_attention.W_KV(x).chunk(2, dim=-1)])
@@ -82,10 +82,10 @@ class Encoder(Side):
         return torch.stack(cross)
 
 
-class Decoder(Side):
+class Decoder(Stack):
     def __init__(self, loaded: LoadedModel) -> None:
         super().__init__(loaded)
-        self.register_buffer("never", never(loaded))
+        self.register_buffer("output_bias", output_bias(loaded))
 
     def forward(
         self, token: Tensor, source: Tensor, cross: Tensor, past: Tensor
@@ -99,17 +99,17 @@ class Decoder(Side):
             cache = torch.cat((past[i], torch.stack(new)), dim=3)
             present.append(cache)
             x = layer.add_norm[0].norm(
-                x + layer.self_attention.W_O(attend(Q, cache[0], cache[1], None))
+                x + layer.self_attention.W_O(attention(Q, cache[0], cache[1], None))
             )
             Q, K, V = self.heads(layer.cross_attention.W_Q(x)), cross[i, 0], cross[i, 1]
-            x = layer.add_norm[1].norm(x + layer.cross_attention.W_O(attend(Q, K, V, mask)))
+            x = layer.add_norm[1].norm(x + layer.cross_attention.W_O(attention(Q, K, V, mask)))
             x = layer.add_norm[2].norm(x + layer.feed_forward(x))
-        return self.model.project(x[:, 0]) + self.never, torch.stack(present)
+        return self.model.project(x[:, 0]) + self.output_bias, torch.stack(present)
 
 
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
-    """Into ``folder``, which is there and empty."""
-    check(loaded, "the export", imported=True)
+    """Write the export to the empty ``folder``. ValueError if the format cannot hold the model."""
+    check_exportable(loaded, "the export", imported=True)
     model = loaded.model
     config: dict[str, Any] = model.config
     R, S, T, width = 2, 5, 3, config["d_k"]
@@ -118,24 +118,15 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     cross = torch.zeros(config["N"], 2, R, model.h, S, width)
     past = cross[:, :, :, :, :T].contiguous()
     rows, length, steps = (torch.export.Dim(name) for name in ("rows", "length", "steps"))
-    by_source = {2: rows, 4: length}
-    _export(
-        Encoder(loaded),
-        {"source": (source, {0: rows, 1: length})},
-        ["cross"],
-        folder / "encoder.onnx",
-    )
-    _export(
-        Decoder(loaded),
-        {
-            "token": (torch.full((R,), EOS), {0: rows}),
-            "source": (source, {0: rows, 1: length}),
-            "cross": (cross, by_source),
-            "past": (past, {2: rows, 4: steps}),
-        },
-        ["logits", "present"],
-        folder / "decoder.onnx",
-    )
+    source_input = (source, {0: rows, 1: length})
+    _export(Encoder(loaded), {"source": source_input}, ["cross"], folder / "encoder.onnx")
+    inputs = {
+        "token": (torch.full((R,), EOS), {0: rows}),
+        "source": source_input,
+        "cross": (cross, {2: rows, 4: length}),
+        "past": (past, {2: rows, 4: steps}),
+    }
+    _export(Decoder(loaded), inputs, ["logits", "present"], folder / "decoder.onnx")
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
     about = {
         "pad_id": PAD,
@@ -144,7 +135,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
         "eos_id": EOS,
         "languages": loaded.config.get("languages"),
         "max_length": loaded.config["max_length"],  # of a source, eos not counted
-        "search": loaded.config.get("search", {}),  # beam_size and alpha that suit it best
+        "search": loaded.config.get("search", {}),  # the model's own beam_size and alpha
         **{name: config[name] for name in ("vocab_size", "N", "h", "d_k")},
     }
     (folder / "config.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -153,10 +144,10 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
 def _export(
     module: nn.Module, inputs: dict[str, tuple[Tensor, Any]], outputs: list[str], file: Path
 ) -> None:
-    """``inputs``: of each name an example and which of its sizes may change."""
+    """Write ``file``. ``inputs`` has by name an example and the dimensions that may change."""
     log = logging.getLogger("torch.onnx")
     level = log.level
-    log.setLevel(logging.ERROR)  # it names every library that it would know and is not there
+    log.setLevel(logging.ERROR)  # hides its list of optional libraries that are missing
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -173,33 +164,49 @@ def _export(
             )
     finally:
         log.setLevel(level)
+    _strip_metadata(file)
+
+
+def _strip_metadata(file: Path) -> None:
+    """Remove torch's notes about the export: stack traces with this machine's paths, code."""
+    import onnx
+
+    model = onnx.load(file)
+    graph = model.graph
+    values = *graph.input, *graph.output, *graph.value_info, *graph.initializer
+    for part in (model, graph, *graph.node, *values):
+        for field in ("metadata_props", "doc_string"):
+            if field in part.DESCRIPTOR.fields_by_name:  # older versions of onnx have fewer
+                part.ClearField(field)
+    onnx.save(model, file)
 
 
 class State:
-    """``mt.inference.beam_search.SearchModel``'s: of a sentence its source, of each of its w hypotheses the past."""
+    """The state of ``mt.inference.beam_search.SearchModel``, with w hypotheses a sentence."""
 
     def __init__(self, source: np.ndarray, cross: np.ndarray) -> None:
-        self.sentences = source, cross
-        self.widen(1)
+        self.sentences = source, cross  # a row for each sentence
         self.past = cross[:, :, :, :, :0]  # [N, 2, B * w, h, T, width]
+        self.widen(1)
 
     def widen(self, w: int) -> None:
-        """``rows``, source and cross, are as many as hypotheses."""
+        """Repeat source and cross for w hypotheses a sentence, in ``rows``."""
         source, cross = self.sentences
         self.w = w
-        self.rows = (
-            self.sentences if w == 1 else (source.repeat(w, axis=0), cross.repeat(w, axis=2))
-        )
+        self.rows = self.sentences
+        if w > 1:
+            self.rows = source.repeat(w, axis=0), cross.repeat(w, axis=2)
 
     def select(self, order: list[int]) -> None:
+        """Keep these sentences, in this order."""
         source, cross = self.sentences
         self.sentences = source[order], cross[:, :, order]
         self.past = self.past[:, :, [i * self.w + j for i in order for j in range(self.w)]]
         self.widen(self.w)
 
 
-class Engine(OurTokens):
-    """What onnxruntime makes of the folder, as ``mt.inference.beam_search.SearchModel``."""
+class Engine(OwnTokenizer):
+    """The export as onnxruntime runs it, a ``SearchModel`` of ``mt.inference.beam_search``."""
 
     def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
         import onnxruntime
@@ -218,8 +225,8 @@ class Engine(OurTokens):
         )
 
     def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:
-        found = search(self, pad([[*ids, EOS] for ids in sources]), SearchOptions(beam_size=1))
-        return [hypotheses[0].ids for hypotheses in found]
+        results = search(self, pad([[*ids, EOS] for ids in sources]), SearchOptions(beam_size=1))
+        return [hypotheses[0].ids for hypotheses in results]
 
     def start(self, src: Tensor) -> State:
         source = src.numpy()

@@ -1,4 +1,4 @@
-"""The gate that every export goes through: its own engine must translate as our model does."""
+"""The gate that every export must pass: its own engine must translate as our model does."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -8,9 +8,10 @@ from mt.evaluation.metrics import bleu
 from mt.inference.options import MAX_EXTRA, SearchOptions
 from mt.inference.translator import Translator
 
-BATCH = 25  # sentences
-WITHIN = 0.3  # BLEU that a reduced precision may be better or worse
-LIKE = 80.0  # BLEU of its translations with ours as references: a poor model's are poor alike
+BATCH_SIZE = 25  # sentences
+MAX_BLEU_DIFFERENCE = 0.3  # by which a reduced precision may be better or worse
+# BLEU of its translations with ours as references. A poor model needs it: any output is as poor.
+MIN_LIKENESS = 80.0
 
 
 class Engine(Protocol):
@@ -22,14 +23,14 @@ class Engine(Protocol):
         """Ids without eos."""
 
     def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:
-        """Greedy output of each source, eos left out of both."""
+        """The greedy output of each source, both without eos."""
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts."""
 
 
 class Difference(ValueError):
-    """An export is not its model; the message says where the first difference lies."""
+    """An export differs from its model; the message says where the first difference lies."""
 
 
 def check(
@@ -39,65 +40,60 @@ def check(
     references: Sequence[str],
     exact: bool,
 ) -> dict[str, Any]:
-    """What both make of the sources, as a report. Raises Difference when it is not the same.
+    """Translate the sources with both; the results for parity.json.
 
-    ``exact``: every greedy token must be ours. Else BLEU must be within WITHIN of ours, and the
-    translations like ours (LIKE). Sources are no longer than the model's max_length.
+    If ``exact``, every greedy token must be equal. Otherwise BLEU may differ by
+    MAX_BLEU_DIFFERENCE, and the translations must be as alike as MIN_LIKENESS. No source may be
+    longer than the model's max_length. Raises Difference.
     """
-    ids = translator.tokenizer.encode(list(sources))
-    for line, (a, b) in enumerate(zip(ids, engine.encode(sources), strict=True), 1):
-        if a != b:
+    tokenizer = translator.tokenizer
+    ids = tokenizer.encode(list(sources))
+    for line, (own, other) in enumerate(zip(ids, engine.encode(sources), strict=True), 1):
+        if own != other:
             raise Difference(
                 f"sentence {line}, {sources[line - 1]!r}: its tokenizer gives "
-                f"{translator.tokenizer.pieces(b)}, ours {translator.tokenizer.pieces(a)}"
+                f"{tokenizer.pieces(other)}, ours {tokenizer.pieces(own)}"
             )
-    ours: list[list[int]] = []
-    theirs: list[list[int]] = []
-    for start in range(0, len(ids), BATCH):
-        batch = ids[start : start + BATCH]
-        found = translator.search(batch, SearchOptions(beam_size=1), [[] for _ in batch])
-        ours += [hypotheses[0].ids for hypotheses in found]
-        outputs = zip(batch, engine.greedy(batch), strict=True)
-        theirs += [output[: len(source) + MAX_EXTRA] for source, output in outputs]
-    texts = [translator.tokenizer.decode(each) for each in (ours, theirs)]
-    for output, a_text, b_text in zip(theirs, texts[1], engine.decode(theirs), strict=True):
-        if a_text.split() != b_text.split():
-            spelled = translator.tokenizer.pieces(output)
-            raise Difference(f"{spelled} is {b_text!r} by its tokenizer, {a_text!r} by ours")
-    differing = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]]
-    scores = [bleu(each, list(references)) for each in texts]
-    likeness = bleu(texts[1], texts[0]).value if differing else 100.0
-    apart = abs(scores[1].value - scores[0].value) > WITHIN or likeness < LIKE
-    if differing and (exact or apart):
+    expected: list[list[int]] = []
+    outputs: list[list[int]] = []
+    for start in range(0, len(ids), BATCH_SIZE):
+        batch = ids[start : start + BATCH_SIZE]
+        results = translator.search(batch, SearchOptions(beam_size=1), [[] for _ in batch])
+        expected += [hypotheses[0].ids for hypotheses in results]
+        pairs = zip(batch, engine.greedy(batch), strict=True)
+        outputs += [output[: len(source) + MAX_EXTRA] for source, output in pairs]
+    expected_texts, texts = tokenizer.decode(expected), tokenizer.decode(outputs)
+    for output, text, engine_text in zip(outputs, texts, engine.decode(outputs), strict=True):
+        if text.split() != engine_text.split():
+            spelled = tokenizer.pieces(output)
+            raise Difference(f"{spelled} is {engine_text!r} by its tokenizer, {text!r} by ours")
+    rows = zip(expected, outputs, strict=True)
+    differing = [i for i, (own, other) in enumerate(rows) if own != other]
+    own_bleu, engine_bleu = (bleu(lines, list(references)) for lines in (expected_texts, texts))
+    likeness = bleu(texts, expected_texts).value if differing else 100.0
+    far = abs(engine_bleu.value - own_bleu.value) > MAX_BLEU_DIFFERENCE or likeness < MIN_LIKENESS
+    if differing and (exact or far):
+        i = differing[0]
         raise Difference(
-            f"{len(differing)} of {len(ids)} sentences are translated otherwise, "
-            f"BLEU {scores[1].value:.2f}, ours {scores[0].value:.2f}, "
-            f"of one against the other {likeness:.1f}; "
-            + first_difference(translator, sources, ours, theirs, differing[0])
+            f"{len(differing)} of {len(ids)} sentences are translated differently, "
+            f"BLEU {engine_bleu.value:.2f}, ours {own_bleu.value:.2f}, "
+            f"of one against the other {likeness:.1f}; first in sentence {i + 1}, {sources[i]!r}, "
+            + _first_difference(translator, expected[i], outputs[i])
         )
     return {
         "sentences": len(ids),
         "computed in": engine.computes_in,
         "equal greedy outputs": len(ids) - len(differing),
-        "BLEU of ours": round(scores[0].value, 3),
-        "BLEU of the export": round(scores[1].value, 3),
+        "BLEU of ours": round(own_bleu.value, 3),
+        "BLEU of the export": round(engine_bleu.value, 3),
         "BLEU of one against the other": round(likeness, 3),
-        "signature": scores[0].signature,
-        "passed by": "equal tokens" if exact else f"BLEU within {WITHIN}",
+        "signature": own_bleu.signature,
+        "passed by": "equal tokens" if exact else f"BLEU within {MAX_BLEU_DIFFERENCE}",
     }
 
 
-def first_difference(
-    translator: Translator,
-    sources: Sequence[str],
-    ours: Sequence[list[int]],
-    theirs: Sequence[list[int]],
-    i: int,
-) -> str:
-    """Sentence, token and what each engine says there."""
-    eos = [translator.tokenizer.pieces([*ids, EOS]) for ids in (ours[i], theirs[i])]
-    at = next(j for j, pair in enumerate(zip(*eos, strict=False)) if pair[0] != pair[1])
-    return (
-        f"first in sentence {i + 1}, {sources[i]!r}, token {at + 1}, "
-        f"behind {' '.join(eos[0][:at])!r}: {eos[1][at]!r}, ours {eos[0][at]!r}"
-    )
+def _first_difference(translator: Translator, expected: list[int], output: list[int]) -> str:
+    """The first token that differs, and the tokens before it."""
+    own, other = (translator.tokenizer.pieces([*ids, EOS]) for ids in (expected, output))
+    at = next(j for j, (x, y) in enumerate(zip(own, other, strict=False)) if x != y)
+    return f"token {at + 1}, after {' '.join(own[:at])!r}: {other[at]!r}, ours {own[at]!r}"

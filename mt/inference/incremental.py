@@ -1,36 +1,36 @@
-"""The trained Transformer made ready to translate: the function of ``mt.model``, a token at a time.
+"""The trained Transformer made ready to translate: ``mt.model``'s function, a token at a time.
 
-What makes it fast: keys and values are kept, the source's once a sentence and shared by its
-hypotheses; residuals are added inside the matrix product before them; and when hypotheses change
-places, a mask moves instead of the cache.
+Three things make it fast. Keys and values are cached, those of a source once for all hypotheses of
+the sentence. The matrix product before a residual adds it. When hypotheses change places, a mask
+moves instead of the cache.
 
-Shapes: B sentences, w hypotheses of each, R = B * w rows, T positions at a time (S in the encoder,
+Shapes: B sentences, w hypotheses of each, R = B * w rows, T positions at a time (S in the encoder;
 w in the decoder, where a sentence's hypotheses stand side by side), S source length, V vocabulary,
-h heads, d_v = d_model / h. Keys and values are kept side by side, so that ``width`` is that of
-both: d_k, which is d_v, or the larger of the two, where what is missing of the other is zeros.
+N layers, h heads, d_v = d_model / h. Keys and values are cached side by side with the same
+``width``, the larger of d_k and d_v: zeros fill up the other.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt.inference.linear import BlockedLinear, LinearOp, can_pack, linear_ops
+from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
 from mt.model.transformer import AddNorm, FeedForward, Transformer, positional_encoding
 
 
 class InferenceModel:
     """A Transformer as the search wants it (``mt.inference.beam_search.SearchModel``).
 
-    ``precision`` float32 is exact; bfloat16 has weights and activations in it; int8 multiplies
-    8-bit weights with activations rounded as they come, on the CPU. The weights are those of now:
-    after more training a new Decoder is due. Where positions are learned, those behind the last are
-    as the last.
+    ``precision`` float32 is exact; bfloat16 is the type of weights and activations; int8 multiplies
+    8-bit weights with activations rounded on the fly, on the CPU. The weights are those of now:
+    after more training, make a new InferenceModel. Positions after the last learned one are like
+    the last.
 
-    Raises ValueError for another precision, or for int8 on another device than the CPU.
+    Raises ValueError for another precision, and for int8 on a device other than the CPU.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
@@ -43,16 +43,16 @@ class InferenceModel:
         self.embedding = weight.to(self.dtype)
         self.learned = None if model.positions is None else model.positions.weight.detach()
         self.positions = torch.empty(0, self.d_model)
-        # By far the largest matrix: packing pays also in float32, where for others it does not.
-        pack = precision == "float32" and can_pack(self.device)
-        bias = getattr(model, "output_bias", None)  # of an imported model
-        bias = None if bias is None else bias.detach().float()
-        self.vocabulary: LinearOp = (
-            BlockedLinear(self.embedding, bias) if pack else make(weight, bias)
-        )
+        bias = _detached(getattr(model, "output_bias", None))  # of an imported model
+        self.vocabulary: LinearOp
+        # Blocks pay off in float32 too for this matrix, by far the largest; for others they do not.
+        if precision == "float32" and can_block(self.device):
+            self.vocabulary = BlockedLinear(self.embedding, None if bias is None else bias.float())
+        else:
+            self.vocabulary = make(weight, bias)
 
     def start(self, src: Tensor) -> "State":
-        """Encode source ids [B, S], ending in eos and padded behind; nothing is decoded yet."""
+        """The state before the first step, of source ids [B, S] that end in eos, then padding."""
         padding = src == self.pad_id
         mask = None
         if padding.any():
@@ -65,11 +65,11 @@ class InferenceModel:
         return State(torch.stack(cross), mask)
 
     def step(self, tokens: Tensor, state: "State", parents: Tensor | None = None) -> Tensor:
-        """Last tokens [B, w] -> float32 logits of the next ones [B, w, V]; ``state`` moves on.
+        """Last tokens [B, w] -> float32 logits of the next tokens [B, w, V]; ``state`` advances.
 
-        Hypothesis i of a sentence continues the hypothesis ``parents`` [B, w] of the step before,
-        of which there may have been more or fewer. A sentence that has had but one hypothesis at
-        every step, as in greedy search, needs no parents.
+        Hypothesis i of sentence b continues hypothesis ``parents[b, i]`` of the step before, which
+        may have had another number of hypotheses. With one hypothesis at every step, as in greedy
+        search, there is no need for ``parents``.
         """
         B, w = tokens.shape
         x = self._embed(tokens.view(-1, 1), state.length)
@@ -80,16 +80,16 @@ class InferenceModel:
         return self.vocabulary(x).float().view(B, w, -1)
 
     def attention(self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int) -> list[Tensor]:
-        """How each token of given outputs looked at its source [B, S]: [N, h, T, S] a sentence.
+        """The cross-attention (3.2.3) by which each token of ``outputs`` was predicted.
 
-        The weights of the cross-attention (3.2.3) by which each token was predicted, eos behind
-        them included; S is each source's own length.
+        Sources [B, S], outputs without eos -> weights [N, h, T, S] for each sentence, where T
+        counts the output's tokens and its eos, and S is the source's own length.
         """
         T = max(map(len, outputs), default=0) + 1
-        given = [[bos, *ids] + [bos] * (T - 1 - len(ids)) for ids in outputs]
+        inputs = [[bos, *ids] + [bos] * (T - 1 - len(ids)) for ids in outputs]  # shifted right
         state = self.start(src)
         state.weights = []
-        for tokens in torch.tensor(given, device=self.device).T:
+        for tokens in torch.tensor(inputs, device=self.device).T:
             self.step(tokens[:, None], state)
         weights = torch.stack(state.weights).unflatten(0, (T, -1))[:, :, :, :, 0]  # [T, N, B, h, S]
         weights = weights.permute(2, 1, 3, 0, 4).float().cpu()
@@ -99,9 +99,9 @@ class InferenceModel:
         ]
 
     def _embed(self, ids: Tensor, position: int) -> Tensor:
-        """Ids [B, T], the first at ``position`` -> [B * T, d_model] (3.4, 3.5)."""
+        """Ids [B, T] at ``position`` and after it -> [B * T, d_model] (3.4, 3.5)."""
         end = position + ids.shape[1]
-        table = self.positions  # which another thread may be replacing
+        table = self.positions  # read once: another thread may replace it
         if end > len(table):
             table = position_table(self.learned, 2 * end + 100, self.d_model)
             table = self.positions = table.to(self.device, self.dtype)
@@ -111,7 +111,7 @@ class InferenceModel:
 
 
 def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
-    """The first n positions [n, d_model]: sinusoids, or those learned, the last again behind it."""
+    """The first n positions [n, d_model]: sinusoids, or learned ones, the last of which repeats."""
     positions = torch.arange(n)
     if learned is None:
         return positional_encoding(positions, d_model)
@@ -119,40 +119,40 @@ def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
 
 
 class State:
-    """What a decoding step needs of those before it.
+    """The caches that a decoding step needs of the steps before it.
 
-    A step of w hypotheses a sentence fills w slots of the cache, and there they stay. Which slots
-    are a hypothesis's own past is said by a mask, zero there and -inf elsewhere: hypotheses change
-    places by moving its few numbers, not the keys and values of every layer.
+    A step of w hypotheses a sentence fills w slots of the cache for good. A mask, 0 or -inf, tells
+    which slots are a hypothesis's own past. When hypotheses change places, only this mask moves,
+    not the keys and values of every layer.
     """
 
     def __init__(self, cross: Tensor, source_mask: Tensor | None) -> None:
         self.cross = cross  # [N, B, S, 2h, width]: the keys of all heads, then their values
         self.source_mask = source_mask  # [B, 1, 1, S], or None when there is no padding
         self.sources = _by_layer(cross)
-        self.own = torch.empty_like(cross[:, :, :1])  # as ``cross``, with slots for S
-        self.past: Tensor | None = None  # [B, w, capacity]; None: every slot is of everybody's past
+        self.own = torch.empty_like(cross[:, :, :1])  # as ``cross``, with slots in place of S
+        self.past: Tensor | None = None  # [B, w, capacity]; None: each slot is in everyone's past
         self.slots = 0  # in use
         self.length = 0  # steps taken
-        self.weights: list[Tensor] | None = None  # of cross-attention, kept when it is a list
+        self.weights: list[Tensor] | None = None  # a list collects cross-attention's weights
 
     def advance(self, w: int, parents: Tensor | None) -> tuple[Any, Any, Any, Tensor | None]:
-        """Room for w hypotheses: by layer the new slots, all keys, all values; and the mask."""
+        """Make room for w hypotheses: by layer the new slots, all keys, all values; the mask."""
         start, self.slots = self.slots, self.slots + w
         self.length += 1
         if self.slots > self.own.shape[2]:
-            # What is not used costs nothing but addresses; to enlarge twice costs time.
+            # Unused memory costs only addresses; enlarging twice costs time.
             self._enlarge(start, w * (3 * self.cross.shape[2] // 2 + 8))
         if parents is not None:
             if self.past is None:
                 shape = (len(parents), 1, self.own.shape[2])
                 self.past = self.own.new_full(shape, -torch.inf)
                 self.past[:, :, :start] = 0
-            sentences = torch.arange(len(parents), device=parents.device)[:, None]
-            self.past = self.past[sentences, parents]
+            sentence = torch.arange(len(parents), device=parents.device)[:, None]
+            self.past = self.past[sentence, parents]
             self.past[:, :, start : self.slots].diagonal(dim1=1, dim2=2).zero_()
         mask = None if self.past is None else self.past[:, None, :, : self.slots]
-        new = self.own[:, :, start : self.slots].unbind(0)  # [B, w, 2h, width] each
+        new = self.own[:, :, start : self.slots].unbind(0)  # N times [B, w, 2h, width]
         keys, values = _by_layer(self.own[:, :, : self.slots])
         return new, keys, values, mask
 
@@ -165,7 +165,7 @@ class State:
             self.past = F.pad(self.past, (0, used + more - capacity), value=-torch.inf)
 
     def select(self, order: list[int]) -> None:
-        """Sentence i is from now on the one that was ``order[i]``; no other one is copied."""
+        """Make sentence ``order[i]`` sentence i; sentences that keep their place are not copied."""
         moved = [i for i, old in enumerate(order) if i != old]
         if moved:
             device = self.own.device
@@ -183,36 +183,39 @@ class State:
         self.past = None if self.past is None else self.past[:n]
 
 
-_SMALL = 1e-30  # the probabilities below it are summed as logarithms, for float32 ends at 1e-38
+_SMALL = 1e-30  # smaller probabilities are summed as logarithms: float32 ends at 1e-38
 
 
 class Ensemble:
-    """Several Decoders of one vocabulary as one: the mean of their probabilities."""
+    """Several InferenceModels of one vocabulary as one: the mean of their probabilities."""
 
     def __init__(self, models: Sequence[InferenceModel]) -> None:
         self.models = models
 
-    def start(self, src: Tensor) -> "_States":
-        return _States([model.start(src) for model in self.models])
+    def start(self, src: Tensor) -> "_EnsembleState":
+        return _EnsembleState([model.start(src) for model in self.models])
 
-    def step(self, tokens: Tensor, state: "_States", parents: Tensor | None = None) -> Tensor:
+    def step(
+        self, tokens: Tensor, state: "_EnsembleState", parents: Tensor | None = None
+    ) -> Tensor:
         pairs = zip(self.models, state.states, strict=True)
-        said = [model.step(tokens, each, parents) for model, each in pairs]
-        total, height = torch.zeros(()), torch.zeros(())
-        for logits in said:
+        all_logits = [model.step(tokens, own_state, parents) for model, own_state in pairs]
+        total, log_sums = torch.zeros(()), torch.zeros(())
+        for logits in all_logits:
             probs = logits.softmax(dim=-1)
-            # The log of the sum under the softmax, of which logsumexp is a slow way.
-            height = height + logits.amax(-1, True) - probs.amax(-1, True).log()
+            # The logarithm of the softmax's denominator; logsumexp is slower.
+            log_sums = log_sums + logits.amax(-1, True) - probs.amax(-1, True).log()
             total = probs.add_(total)
         if total.amin() > _SMALL:
             log_p = total.log_()
         else:
-            log_p = torch.stack([logits.log_softmax(dim=-1) for logits in said]).logsumexp(dim=0)
-        # Of the height of the models' own logits: the repetition penalty asks for their sign.
-        return log_p.add_(height / len(said) - math.log(len(said)))
+            log_probs = [logits.log_softmax(dim=-1) for logits in all_logits]
+            log_p = torch.stack(log_probs).logsumexp(dim=0)
+        # As high as the models' own logits: the repetition penalty depends on their sign.
+        return log_p.add_(log_sums / len(all_logits) - math.log(len(all_logits)))
 
 
-class _States(NamedTuple):
+class _EnsembleState(NamedTuple):
     states: list[State]
 
     def select(self, order: list[int]) -> None:
@@ -221,9 +224,7 @@ class _States(NamedTuple):
 
 
 class _EncoderLayer:
-    def __init__(
-        self, layer: Any, make: Callable[..., LinearOp], h: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, layer: Any, make: MakeLinear, h: int, dtype: torch.dtype) -> None:
         self.self_attention = _Attention(layer.self_attention, layer.add_norm[0], make, h, dtype)
         self.feed_forward = _FeedForward(layer.feed_forward, layer.add_norm[1], make, dtype)
 
@@ -233,9 +234,7 @@ class _EncoderLayer:
 
 
 class _DecoderLayer:
-    def __init__(
-        self, layer: Any, make: Callable[..., LinearOp], h: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, layer: Any, make: MakeLinear, h: int, dtype: torch.dtype) -> None:
         self.self_attention = _Attention(layer.self_attention, layer.add_norm[0], make, h, dtype)
         self.cross_attention = _Attention(layer.cross_attention, layer.add_norm[1], make, h, dtype)
         self.feed_forward = _FeedForward(layer.feed_forward, layer.add_norm[2], make, dtype)
@@ -252,7 +251,8 @@ class _DecoderLayer:
         mask: Tensor | None,
         state: State,
     ) -> Tensor:
-        """x [R, d_model]; ``slots`` [B, w, 2h, width] are the place of this step in K and V."""
+        """x [R, d_model] -> [R, d_model]; ``slots`` [B, w, 2h, width] is this step's part of the
+        cache, which K and V [B, h, all slots, width] view."""
         Q, new = self.self_attention.project(x, B)
         slots.copy_(new)
         x = self.self_attention(x, Q, K, V, mask)
@@ -265,10 +265,9 @@ class _DecoderLayer:
 
 
 class _Attention:
-    """Multi-head attention and its Add & Norm (3.2, 3.1); the add is a part of the product by W_O.
+    """Multi-head attention and its Add & Norm (3.2, 3.1): the product by W_O adds the residual.
 
-    Self-attention has one matrix for queries, keys and values, cross-attention one for queries and
-    one for the source's keys and values.
+    Self-attention has W_QKV; cross-attention has W_Q, and W_KV for the source.
     """
 
     W_QKV: LinearOp
@@ -277,26 +276,20 @@ class _Attention:
     W_O: LinearOp
 
     def __init__(
-        self,
-        layer: Any,
-        add_norm: AddNorm,
-        make: Callable[..., LinearOp],
-        h: int,
-        dtype: torch.dtype,
+        self, layer: Any, add_norm: AddNorm, make: MakeLinear, h: int, dtype: torch.dtype
     ) -> None:
-        weights = {name: linear.weight.detach() for name, linear in layer.named_children()}
-        biases = {name: linear.bias for name, linear in layer.named_children()}  # mostly None
-        d_model = len(weights["W_O"])
+        linears: dict[str, Any] = dict(layer.named_children())
+        weights = {name: linear.weight.detach() for name, linear in linears.items()}
+        d_v = len(weights["W_O"]) // h
         d_k = next(iter(layer.sizes.values()))[0] // h
-        self.h, self.width, self.scale = h, max(d_k, d_model // h), 1 / math.sqrt(d_k)
-        if d_k != d_model // h:
+        self.h, self.width, self.scale = h, max(d_k, d_v), 1 / math.sqrt(d_k)
+        if d_k != d_v:
             for name, sizes in layer.sizes.items():
                 parts = weights[name].split(sizes)
                 weights[name] = torch.cat([_widened(W, h, self.width) for W in parts])
             weights["W_O"] = _widened(weights["W_O"].t(), h, self.width).t()
         for name, W in weights.items():
-            b = biases[name]
-            setattr(self, name, make(W, None if b is None else b.detach()))
+            setattr(self, name, make(W, _detached(linears[name].bias)))  # mostly without a bias
         self.norm = _Norm(add_norm, dtype)
 
     def project(self, x: Tensor, B: int) -> tuple[Tensor, Tensor]:
@@ -312,7 +305,7 @@ class _Attention:
         return self.W_KV(memory).view(B, -1, 2 * self.h, self.width)
 
     def __call__(self, x: Tensor, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        """x [B * T, d_model], Q [B, h, T, width], K and V [B, h, slots, width] -> as x."""
+        """x [B * T, d_model], Q [B, h, T, width], K, V [B, h, slots, width] -> [B * T, d_model]."""
         heads = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, scale=self.scale)
         return self.norm(self.W_O.add_residual(heads.transpose(1, 2).reshape(len(x), -1), x))
 
@@ -321,11 +314,7 @@ class _FeedForward:
     """The feed-forward network and its Add & Norm (3.3, 3.1)."""
 
     def __init__(
-        self,
-        layer: FeedForward,
-        add_norm: AddNorm,
-        make: Callable[..., LinearOp],
-        dtype: torch.dtype,
+        self, layer: FeedForward, add_norm: AddNorm, make: MakeLinear, dtype: torch.dtype
     ) -> None:
         self.W_1 = make(layer.W_1.weight.detach(), layer.W_1.bias.detach())
         self.W_2 = make(layer.W_2.weight.detach(), layer.W_2.bias.detach())
@@ -338,8 +327,6 @@ class _FeedForward:
 
 
 class _Norm:
-    """A LayerNorm."""
-
     def __init__(self, add_norm: AddNorm, dtype: torch.dtype) -> None:
         norm = add_norm.norm
         self.shape, self.eps = norm.normalized_shape, norm.eps
@@ -350,7 +337,7 @@ class _Norm:
 
 
 def _widened(W: Tensor, h: int, width: int) -> Tensor:
-    """W [h * d, d_model] -> [h * width, d_model], rows of zeros behind those of each head."""
+    """W [h * d, d_model] -> [h * width, d_model], with rows of zeros after those of each head."""
     rows = W.unflatten(0, (h, -1))
     return F.pad(rows, (0, 0, 0, width - rows.shape[1])).flatten(0, 1)
 
@@ -362,6 +349,10 @@ def _keys_values(cache: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_layer(cache: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """[N, B, slots, 2h, width] -> the keys of each layer and the values of each layer."""
+    """[N, B, slots, 2h, width] -> the keys of each layer, and the values of each layer."""
     K, V = _keys_values(cache)
     return K.unbind(0), V.unbind(0)
+
+
+def _detached(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else bias.detach()

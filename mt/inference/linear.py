@@ -1,8 +1,7 @@
-"""Matrix products for translating, in float32, bfloat16 and int8.
+"""Matrix products for inference, in float32, bfloat16 and int8.
 
-A Matrix holds W [out, in] and perhaps b [out]. For x [R, in], ``matrix(x)`` is x W^T + b,
-``matrix.relu(x)`` is max(0, x W^T + b) and ``matrix.add_residual(x, residual)`` is x W^T + b + residual,
-each [R, out] and as few operations as can be.
+A LinearOp holds W [out, in] and perhaps b [out]. Each of its products uses as few operations as
+its precision allows.
 """
 
 import warnings
@@ -12,15 +11,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mt.utils import torch_private
+
 PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 class LinearOp(Protocol):
-    def __call__(self, x: Tensor) -> Tensor: ...
+    """x [R, in] -> [R, out]."""
 
-    def relu(self, x: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor) -> Tensor:
+        """x W^T + b"""
 
-    def add_residual(self, x: Tensor, residual: Tensor) -> Tensor: ...
+    def relu(self, x: Tensor) -> Tensor:
+        """max(0, x W^T + b)"""
+
+    def add_residual(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x W^T + b + residual"""
+
+
+MakeLinear = Callable[..., LinearOp]  # of W and b
 
 
 class DenseLinear:
@@ -41,34 +50,32 @@ class DenseLinear:
 
 
 class BlockedLinear:
-    """W in oneDNN's blocks, by the operators that torch.compile puts in the place of nn.Linear."""
+    """W in the blocks of oneDNN, on a CPU."""
 
     def __init__(self, W: Tensor, b: Tensor | None = None) -> None:
-        rows = 64  # for which the blocks are chosen; they serve any number
-        self.W = torch.ops.mkldnn._reorder_linear_weight(W.contiguous(), rows)
-        self.b = b
-        # A float32 product with a single row only waits for the memory: blocks are of no use.
+        self.W, self.b = torch_private.block_weight(W, rows=64), b
+        # A float32 product with one row only waits for the memory: blocks do not help.
         self.single = DenseLinear(W, b) if W.dtype == torch.float32 else None
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.single is not None and len(x) == 1:
             return self.single(x)
-        return torch.ops.mkldnn._linear_pointwise(x, self.W, self.b, "none", [], "")
+        return torch_private.blocked_linear(x, self.W, self.b)
 
     def relu(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.W, self.b, "relu", [], "")
+        return torch_private.blocked_linear(x, self.W, self.b, "relu")
 
     def add_residual(self, x: Tensor, residual: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.W, self.b, "add")
+        return torch_private.blocked_linear_add(x, residual, self.W, self.b)
 
 
 class Int8Linear:
-    """W in 8 bits, a scale for each output; x is rounded to 8 bits by its least and largest."""
+    """W in 8 bits with a scale for each output; x is rounded to 8 bits between its extremes."""
 
     def __init__(self, W: Tensor, b: Tensor | None = None) -> None:
         scales = W.abs().amax(dim=1).clamp(min=1e-8).double() / 127
         zeros = torch.zeros(len(W), dtype=torch.long)
-        with warnings.catch_warnings():  # torch 2.13 announces other functions for this
+        with warnings.catch_warnings():  # torch 2.13 announces a successor of this function
             warnings.filterwarnings("ignore", ".*quantize.*", UserWarning)
             rounded = torch.quantize_per_channel(W, scales, zeros, 0, torch.qint8)
             self.W = torch.ops.quantized.linear_prepack(rounded, b)
@@ -83,20 +90,20 @@ class Int8Linear:
         return self(x).add_(residual)
 
 
-def linear_ops(precision: str, device: torch.device) -> tuple[Callable[..., LinearOp], torch.dtype]:
-    """What makes a Matrix of W and b, and the type of what is multiplied.
+def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.dtype]:
+    """A function that makes a LinearOp of W and b, and the dtype of its inputs and outputs.
 
-    Raises ValueError for an unknown precision, or int8 on another device than the CPU.
+    Raises ValueError for an unknown precision, and for int8 on a device other than the CPU.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r}: must be one of {', '.join(PRECISIONS)}")
-    kind: Callable[..., LinearOp] = DenseLinear
+    kind: MakeLinear = DenseLinear
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     if precision == "int8":
         if device.type != "cpu":
             raise ValueError(f"precision='int8' is for the CPU, not for {device}")
         kind = Int8Linear
-    elif precision == "bfloat16" and can_pack(device):
+    elif precision == "bfloat16" and can_block(device):
         kind = BlockedLinear
 
     def make(W: Tensor, b: Tensor | None = None) -> LinearOp:
@@ -105,5 +112,5 @@ def linear_ops(precision: str, device: torch.device) -> tuple[Callable[..., Line
     return make, dtype
 
 
-def can_pack(device: torch.device) -> bool:
+def can_block(device: torch.device) -> bool:
     return device.type == "cpu" and torch.backends.mkldnn.is_available()

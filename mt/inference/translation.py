@@ -1,4 +1,4 @@
-"""What translating a line gives."""
+"""The result of translating a line."""
 
 import math
 from dataclasses import dataclass
@@ -8,31 +8,31 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Segment:
-    """What was translated at once: a line, or a sentence or clause of it."""
+    """What the model translates at once: a line, or a sentence or clause of a line."""
 
-    source: tuple[str, ...]  # pieces, eos left out
-    output: tuple[str, ...]  # pieces of the best translation, eos left out
-    log_probs: tuple[float, ...]  # log P of each piece of the output and, last, of eos
-    attention: Tensor | None = None  # [N, h, T, S], eos counted in both, when it was asked for
+    source: tuple[str, ...]  # pieces without eos
+    output: tuple[str, ...]  # pieces of the best translation, without eos
+    log_probs: tuple[float, ...]  # log P of each piece of the output, then of eos
+    attention: Tensor | None = None  # [N, h, T, S] if asked for; T and S count eos
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One source line's result. A blank source has an empty text and a score of 0."""
+    """The result of one source line. A blank line has an empty text and a score of 0."""
 
     source: str
     text: str
-    score: float  # length-penalised log-probability; its mean over the parts of a line
+    score: float  # length-penalised log-probability; of several parts the mean
     tokens: int  # produced, eos counted
-    n_best: tuple[tuple[str, float], ...]  # (text, score), best first, ``text`` among them
+    n_best: tuple[tuple[str, float], ...]  # (text, score), best first; the first is ``text``
     parts: tuple[Segment, ...] = ()
 
     @property
     def log_prob(self) -> float:
-        """Natural logarithm of P(text | source): the sum over the parts, 0 for a blank source.
+        """Natural logarithm of P(text | source), summed over the parts; 0 for a blank line.
 
-        NaN of an engine that does not tell.
+        NaN if the engine gives no log-probabilities.
         """
         if not all(part.log_probs for part in self.parts):
             return math.nan
-        return sum(log_p for part in self.parts for log_p in part.log_probs)
+        return sum(log_prob for part in self.parts for log_prob in part.log_probs)

@@ -1,8 +1,8 @@
-"""Dropout (5.4), cheap on a CPU, where drawing a float for every element costs a tenth of a step.
+"""Dropout (5.4) that is cheap on a CPU, where a float drawn per element costs a tenth of a step.
 
 An element is dropped when a 16-bit number drawn for it is below P_drop * 2^16, rounded: P_drop
-is met to within 2^-17. What is kept is scaled by one over the share that is kept in truth, so
-that the expectation is the input's, exactly. Other devices use torch's own kernels.
+is met to within 2^-17. The scale of the kept elements is one over the exact share kept, so that
+the expectation equals the input exactly. Other devices use PyTorch's own kernels.
 """
 
 from typing import Any
@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_VALUES = 2**16  # of the numbers drawn
+_VALUES = 2**16  # that a drawn number can have
 
 
 class Dropout(nn.Module):
-    """``x`` with a share ``P_drop`` of its elements zeroed in training, the others scaled up."""
+    """Zeroes a share ``P_drop`` of the elements in training and scales up the others."""
 
     def __init__(self, P_drop: float) -> None:
         super().__init__()
         self.P_drop = P_drop
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Dropout(x), plus ``residual`` of the same shape where it is given."""
+        """Dropout(x), plus a ``residual`` of the same shape if there is one."""
         if not self.training or self.P_drop == 0:
             return x if residual is None else residual + x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -41,19 +41,19 @@ class _Dropout(torch.autograd.Function):
         ctx.save_for_backward(keep)
         ctx.dtype = x.dtype
         if residual is None:
-            return x * _noise(keep, ctx.scale, x.dtype)
-        noise = _noise(keep, ctx.scale, residual.dtype)
-        return torch.addcmul(residual, x.to(residual.dtype), noise)
+            return x * _factors(keep, ctx.scale, x.dtype)
+        factors = _factors(keep, ctx.scale, residual.dtype)
+        return torch.addcmul(residual, x.to(residual.dtype), factors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (keep,) = ctx.saved_tensors
         residual = grad if ctx.needs_input_grad[1] else None
-        return (grad * _noise(keep, ctx.scale, grad.dtype)).to(ctx.dtype), residual, None
+        return (grad * _factors(keep, ctx.scale, grad.dtype)).to(ctx.dtype), residual, None
 
 
 def draw_keep_mask(shape: torch.Size, P_drop: float) -> tuple[Tensor, float]:
-    """What to keep, a bool of ``shape``, by torch's generator, and what to scale it by."""
+    """The elements to keep, a bool of ``shape`` drawn by PyTorch's generator, and their scale."""
     threshold = min(round(P_drop * _VALUES), _VALUES - 1)
     # 64 random bits at a time, read as four numbers from -2^15
     words = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
@@ -61,5 +61,5 @@ def draw_keep_mask(shape: torch.Size, P_drop: float) -> tuple[Tensor, float]:
     return numbers >= threshold - _VALUES // 2, _VALUES / (_VALUES - threshold)
 
 
-def _noise(keep: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+def _factors(keep: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
     return keep.to(dtype).mul_(scale)

@@ -1,10 +1,12 @@
-"""A Transformer's weights under the names, and in the order, of transformers' MarianMTModel.
+"""Convert weights to and from transformers' MarianMTModel.
 
-The same function, two differences. Our positions have sines in even columns and cosines in odd
-ones, Marian's all sines first: the columns of d_model change places in every weight that meets the
-residual stream, and positional encoding is the same sum. Our stacked matrices of attention are
-Marian's single ones. What Marian has beyond the paper, biases in attention and of the logits and
-another activation, our own models do not have: imported ones are a ``MarianTransformer``.
+Both models compute the same function, with three differences. Our positions have sines in even
+columns and cosines in odd ones; Marian's have all sines first. So the columns of d_model change
+places in every weight that meets the residual stream. We stack matrices of attention that Marian
+keeps apart. And Marian has what the paper has not: biases in attention and of the logits, and
+other activations; a ``MarianTransformer`` has them too.
+
+Shapes: V vocabulary.
 """
 
 import itertools
@@ -24,14 +26,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu": F.gelu,
 }
-TIED = ("embed_tokens.weight", "lm_head.weight")  # ends of names of the shared embedding
+TIED = ("embed_tokens.weight", "lm_head.weight")  # names of the shared embedding end so
 SINUSOIDS = "embed_positions.weight"
 
 
 class MarianTransformer(Transformer):
-    """The Transformer with what Marian has beyond the paper. It translates; it is not for training.
+    """The Transformer with what Marian adds to the paper; for translating, not for training.
 
-    ``activation`` is one of ACTIVATIONS. Raises ValueError for another.
+    ``activation`` is a key of ACTIVATIONS. Raises ValueError for another.
     """
 
     def __init__(self, activation: str, **config: Any) -> None:
@@ -41,9 +43,9 @@ class MarianTransformer(Transformer):
         self.config: dict[str, Any] = self.config | {"activation": activation}
         self.output_bias = nn.Parameter(torch.zeros(len(self.embedding.weight)))
         for layer in itertools.chain(self.encoder, self.decoder):
-            for name, each in list(layer.named_modules()):
-                if isinstance(each, nn.Linear) and each.bias is None:
-                    layer.set_submodule(name, nn.Linear(each.in_features, each.out_features))
+            for name, module in list(layer.named_modules()):
+                if isinstance(module, nn.Linear) and module.bias is None:
+                    layer.set_submodule(name, nn.Linear(module.in_features, module.out_features))
             layer.feed_forward = _FeedForward(self.d_model, self.config["d_ff"], activation)
 
     def project(self, states: Tensor) -> Tensor:
@@ -59,55 +61,55 @@ class _FeedForward(FeedForward):
         return self.W_2(self.activation(self.W_1(x)))
 
 
-def names(N: int) -> Iterator[tuple[str, list[str], int | None]]:
-    """Of each of our weights: its name, the names of Marian's that are stacked in it, and which
-    of its dimensions is the residual stream, whose columns change places (None: neither)."""
+def _names(N: int) -> Iterator[tuple[str, list[str], int | None]]:
+    """Each weight's name, the names of Marian's that are stacked in it, its residual dimension.
+
+    The residual dimension is the one whose columns change places; None: no dimension is.
+    """
     yield "embedding.weight", ["model.shared.weight"], 1
     yield "output_bias", ["final_logits_bias"], None
     for side, i in itertools.product(("encoder", "decoder"), range(N)):
-        ours, theirs = f"{side}.{i}", f"model.{side}.layers.{i}"
+        layer, marian_layer = f"{side}.{i}", f"model.{side}.layers.{i}"
         attentions = [("self_attention", "self_attn", {"W_QKV": "qkv"})]
         norms = ["self_attn_layer_norm", "final_layer_norm"]
         if side == "decoder":
             attentions.append(("cross_attention", "encoder_attn", {"W_Q": "q", "W_KV": "kv"}))
             norms.insert(1, "encoder_attn_layer_norm")
-        for name, of, stacks in attentions:
+        # Our module, Marian's modules, the residual dimensions of weight and bias.
+        modules: list[tuple[str, list[str], int, int | None]] = []
+        for attention, marian_attention, stacks in attentions:
             for stack, letters in stacks.items():
-                for part, dim in (("weight", 1), ("bias", None)):
-                    single = [f"{theirs}.{of}.{letter}_proj.{part}" for letter in letters]
-                    yield f"{ours}.{name}.{stack}.{part}", single, dim
-            for part in ("weight", "bias"):
-                yield f"{ours}.{name}.W_O.{part}", [f"{theirs}.{of}.out_proj.{part}"], 0
-        for j, norm in enumerate(norms):
-            for part in ("weight", "bias"):
-                yield f"{ours}.add_norm.{j}.norm.{part}", [f"{theirs}.{norm}.{part}"], 0
-        yield f"{ours}.feed_forward.W_1.weight", [f"{theirs}.fc1.weight"], 1
-        yield f"{ours}.feed_forward.W_1.bias", [f"{theirs}.fc1.bias"], None
-        for part in ("weight", "bias"):
-            yield f"{ours}.feed_forward.W_2.{part}", [f"{theirs}.fc2.{part}"], 0
+                single = [f"{marian_attention}.{letter}_proj" for letter in letters]
+                modules.append((f"{attention}.{stack}", single, 1, None))
+            modules.append((f"{attention}.W_O", [f"{marian_attention}.out_proj"], 0, 0))
+        modules += [(f"add_norm.{j}.norm", [norm], 0, 0) for j, norm in enumerate(norms)]
+        modules.append(("feed_forward.W_1", ["fc1"], 1, None))
+        modules.append(("feed_forward.W_2", ["fc2"], 0, 0))
+        for name, marian_modules, weight_dim, bias_dim in modules:
+            for part, dim in (("weight", weight_dim), ("bias", bias_dim)):
+                marian_names = [f"{marian_layer}.{module}.{part}" for module in marian_modules]
+                yield f"{layer}.{name}.{part}", marian_names, dim
 
 
 def _reordered(weight: Tensor, dim: int | None, order: Tensor) -> Tensor:
     return weight.clone() if dim is None else weight.index_select(dim, order)
 
 
-# Out
-
-
 def config(model: Transformer, positions: int) -> dict[str, Any]:
-    """What MarianConfig wants to know of a model of ours with sinusoids and d_k = d_model / h.
+    """The arguments of MarianConfig for a model of ours with sinusoids and d_k = d_model / h.
 
     ``positions`` is how many Marian makes: no input or output may be longer.
     """
-    ours: dict[str, Any] = model.config
+    sizes: dict[str, Any] = model.config
+    sides = ("encoder", "decoder")
     return {
-        "vocab_size": ours["vocab_size"],
-        "d_model": ours["d_model"],
-        **{f"{side}_layers": ours["N"] for side in ("encoder", "decoder")},
-        **{f"{side}_attention_heads": ours["h"] for side in ("encoder", "decoder")},
-        **{f"{side}_ffn_dim": ours["d_ff"] for side in ("encoder", "decoder")},
+        "vocab_size": sizes["vocab_size"],
+        "d_model": sizes["d_model"],
+        **{f"{side}_layers": sizes["N"] for side in sides},
+        **{f"{side}_attention_heads": sizes["h"] for side in sides},
+        **{f"{side}_ffn_dim": sizes["d_ff"] for side in sides},
         "activation_function": "relu",
-        "dropout": ours["P_drop"],
+        "dropout": sizes["P_drop"],
         "max_position_embeddings": positions,
         "scale_embedding": True,
         "share_encoder_decoder_embeddings": True,
@@ -121,78 +123,69 @@ def config(model: Transformer, positions: int) -> dict[str, Any]:
 
 
 def weights(model: Transformer, output_bias: Tensor) -> dict[str, Tensor]:
-    """All that MarianMTModel's state dict must be given; not its tied ones nor positions.
+    """The state dict of a MarianMTModel, without its tied weights and its positions.
 
     ``output_bias`` [V] is added to the logits.
     """
     d_model = model.d_model
     # Column j of Marian is column order[j] of ours: all the sines, then all the cosines.
     order = torch.arange(d_model).view(-1, 2).t().flatten()
-    ours = {name: w.detach() for name, w in model.state_dict().items()}
-    ours["output_bias"] = output_bias
-    found: dict[str, Tensor] = {}
-    for name, theirs, dim in names(int(model.config["N"] or 0)):
-        stacked = ours.get(name, torch.zeros(len(theirs) * d_model))  # a bias that we have not
-        for each, part in zip(theirs, stacked.chunk(len(theirs)), strict=True):
-            found[each] = _reordered(part, dim, order)
-    found["final_logits_bias"] = found["final_logits_bias"][None]
-    return found
+    state = {name: w.detach() for name, w in model.state_dict().items()}
+    state["output_bias"] = output_bias
+    marian_state: dict[str, Tensor] = {}
+    for name, marian_names, dim in _names(int(model.config["N"] or 0)):
+        stacked = state.get(name, torch.zeros(len(marian_names) * d_model))  # a bias we do not have
+        chunks = stacked.chunk(len(marian_names))
+        for marian_name, chunk in zip(marian_names, chunks, strict=True):
+            marian_state[marian_name] = _reordered(chunk, dim, order)
+    marian_state["final_logits_bias"] = marian_state["final_logits_bias"][None]
+    return marian_state
 
 
-# In
+def order_of_ids(config: dict[str, Any], unk_id: int) -> list[int]:
+    """For each of our ids the Marian id with the same row: pad, unk, bos and eos, then the rest.
 
-
-def order_of_ids(given: dict[str, Any], unk_id: int) -> list[int]:
-    """For each of our ids the Marian id whose row it has: pad, unk, bos and eos, then the rest.
-
-    Our bos is what Marian's decoder starts with, which mostly is its pad.
+    Our bos is the token with which Marian's decoder starts, mostly its pad.
     """
-    special = [
-        given["pad_token_id"],
-        unk_id,
-        given["decoder_start_token_id"],
-        given["eos_token_id"],
-    ]
-    return [*special, *(i for i in range(given["vocab_size"]) if i not in special)]
+    pad_id, bos_id = config["pad_token_id"], config["decoder_start_token_id"]
+    special = [pad_id, unk_id, bos_id, config["eos_token_id"]]
+    return [*special, *(i for i in range(config["vocab_size"]) if i not in special)]
 
 
 def from_marian(
-    given: dict[str, Any], weights: dict[str, Tensor], order_of_ids: list[int]
+    config: dict[str, Any], weights: dict[str, Tensor], order_of_ids: list[int]
 ) -> MarianTransformer:
-    """A MarianConfig's values and MarianMTModel's state dict -> the same function of our ids.
+    """The values of a MarianConfig and a MarianMTModel's state dict -> the same model, our ids.
 
-    Raises ValueError for what a MarianTransformer cannot be, KeyError for a weight that is missing.
+    Raises ValueError for what a MarianTransformer cannot be, KeyError for a missing weight.
     """
     for name in ("layers", "attention_heads", "ffn_dim"):
-        if given[f"encoder_{name}"] != given[f"decoder_{name}"]:
+        if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
             raise ValueError(f"encoder_{name} and decoder_{name} are not equal")
-    if given.get("normalize_before") or given.get("normalize_embedding"):
+    if config.get("normalize_before") or config.get("normalize_embedding"):
         raise ValueError("pre-LN, or a LayerNorm of the embeddings: MarianMTModel has neither")
-    tied = ("scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings")
-    for name in tied:
-        if not given.get(name, name != "scale_embedding"):
+    for name in ("scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings"):
+        if not config.get(name, name != "scale_embedding"):
             raise ValueError(f"{name} is false: embeddings must be scaled, and one for all uses")
     model = MarianTransformer(
-        given["activation_function"],
+        config["activation_function"],
         vocab_size=len(order_of_ids),
-        N=given["encoder_layers"],
-        d_model=given["d_model"],
-        d_ff=given["encoder_ffn_dim"],
-        h=given["encoder_attention_heads"],
-        P_drop=given["dropout"],
+        N=config["encoder_layers"],
+        d_model=config["d_model"],
+        d_ff=config["encoder_ffn_dim"],
+        h=config["encoder_attention_heads"],
+        P_drop=config["dropout"],
     )
     order = torch.arange(model.d_model).view(2, -1).t().flatten()  # sine and cosine by turns
-    left = {name for name in weights if not name.endswith((*TIED, SINUSOIDS))}
-    found: dict[str, Tensor] = {}
-    for name, theirs, dim in names(given["encoder_layers"]):
-        stacked = torch.cat([weights[each] for each in theirs])
-        found[name] = _reordered(stacked.float(), dim, order)
-        left -= set(theirs)
-    if left:
-        raise ValueError(
-            f"weights that a Marian model does not have: {', '.join(sorted(left)[:3])}"
-        )
-    found["embedding.weight"] = found["embedding.weight"][order_of_ids]
-    found["output_bias"] = found["output_bias"].flatten()[order_of_ids]
-    model.load_state_dict(found)
+    unused = {name for name in weights if not name.endswith((*TIED, SINUSOIDS))}
+    state: dict[str, Tensor] = {}
+    for name, marian_names, dim in _names(config["encoder_layers"]):
+        stacked = torch.cat([weights[marian_name] for marian_name in marian_names])
+        state[name] = _reordered(stacked.float(), dim, order)
+        unused -= set(marian_names)
+    if unused:
+        raise ValueError(f"weights that no Marian model has: {', '.join(sorted(unused)[:3])}")
+    state["embedding.weight"] = state["embedding.weight"][order_of_ids]
+    state["output_bias"] = state["output_bias"].flatten()[order_of_ids]
+    model.load_state_dict(state)
     return model.eval()

@@ -1,10 +1,11 @@
-"""The Transformer of *Attention Is All You Need* (Vaswani et al. 2017), section 3, top to bottom.
+"""The Transformer of *Attention Is All You Need* (Vaswani et al. 2017), section 3, for training.
 
-The positions of a batch lie one behind the other, without padding (``mt.data.packing``); attention
-alone has them laid out as sentences.
+``mt.model.reference`` is the same function in plain lines: read that first. Here the sentences of
+a batch lie one after the other without padding (``mt.data.packing``); attention alone lays them
+out as sentences (``mt.model.attention_layout``).
 
 Shapes: B sentences, S source length, T target length, n source rows, m target rows, V vocabulary,
-h heads, d_v = d_model / h, and d_k, which is d_v unless told otherwise.
+h heads, d_v = d_model / h, d_k, and qk_dim = h * d_k.
 """
 
 import math
@@ -16,17 +17,18 @@ from torch import Tensor, nn
 from mt.data.packing import Packed, pack
 from mt.model.attention_layout import AttentionLayout
 from mt.model.dropout import Dropout
+from mt.utils.checks import check_int, check_number
 
 
 class Transformer(nn.Module):
     """Encoder, decoder and the one matrix they share (3.1, 3.4, figure 1).
 
-    This is the view of training: all target positions at once. ``mt.inference`` computes the same
-    function a token at a time.
+    It computes all target positions at once, as training does. ``mt.inference.incremental``
+    computes the same function a token at a time.
 
-    ``d_k`` None is d_model / h; ``learned_positions`` is how many of them are learned, None for
-    sinusoids, which have no end. Raises ValueError when a number is not one the paper's
-    architecture allows.
+    ``d_k`` None is d_model / h. ``learned_positions`` is the number of learned positions; None
+    means sinusoids, which have no end. Raises ValueError for a number that the paper's
+    architecture does not allow.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class Transformer(nn.Module):
         pad_id: int = 0,
     ) -> None:
         super().__init__()
-        _check(vocab_size=vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h, P_drop=P_drop)
+        _check(P_drop, vocab_size=vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h)
         d_k = d_model // h if d_k is None else d_k
-        _check_size("d_k", d_k)
+        check_int("d_k", d_k)
+        check_int("learned_positions", learned_positions, optional=True)
         self.config = {
             "vocab_size": vocab_size,
             "N": N,
@@ -55,35 +58,27 @@ class Transformer(nn.Module):
             "d_k": d_k,
             "learned_positions": learned_positions,
         }
-        self.d_model, self.h, self.pad_id = d_model, h, pad_id
+        self.d_model, self.h, self.d_k, self.pad_id = d_model, h, d_k, pad_id
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
         self.dropout = Dropout(P_drop)
-        layer = d_model, d_ff, P_drop, h * d_k
-        self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(N))
-        self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(N))
+        sizes = d_model, d_ff, P_drop, h * d_k
+        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(N))
+        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(N))
         self.positions: nn.Embedding | None = None
         if learned_positions is not None:  # for both sides, as the sinusoids are (table 3, row E)
-            _check_size("learned_positions", learned_positions)
             self.positions = nn.Embedding(learned_positions, d_model)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights; the paper is silent, so as fairseq does (tensor2tensor is much alike).
+        """Draw the weights as fairseq does (tensor2tensor is similar): the paper does not say how.
 
-        The embedding comes from N(0, 1/sqrt(d_model)), so that the logits of 3.4 start near unit
-        variance, and so do learned positions; the padding row is zero; matrices are Xavier-uniform,
-        W_Q, W_K and W_V with a gain of 1/sqrt(2), and biases zero.
+        Embeddings and learned positions come from N(0, 1/sqrt(d_model)), so that the logits of 3.4
+        start near unit variance; the row of padding is zero. Matrices are Xavier-uniform, those
+        that make queries, keys and values with a gain of 1/sqrt(2). Biases are zero.
         """
-        for name, module in self.named_modules():
-            if isinstance(module, SelfAttention | CrossAttention):
-                for stacked, sizes in module.sizes.items():
-                    for W in getattr(module, stacked).weight.split(sizes):
-                        nn.init.xavier_uniform_(W, gain=2**-0.5)
-            elif isinstance(module, nn.Linear):
-                if not name.endswith(("W_QKV", "W_Q", "W_KV")):
-                    nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        for module in self.modules():
+            if isinstance(module, SelfAttention | CrossAttention | FeedForward):
+                module.reset_parameters()
         nn.init.normal_(self.embedding.weight, std=self.d_model**-0.5)
         with torch.no_grad():
             self.embedding.weight[self.pad_id].zero_()
@@ -93,7 +88,7 @@ class Transformer(nn.Module):
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V].
 
-        Both are padded behind; the logits there mean nothing, and no gradient may come from them.
+        Both are padded at the end. Logits of padding mean nothing: take no gradient from them.
         """
         target = pack(tgt, self.pad_id)
         return self.project(self.states(pack(src, self.pad_id), target))[target.rows]
@@ -101,9 +96,9 @@ class Transformer(nn.Module):
     def states(self, src: Packed, tgt: Packed) -> Tensor:
         """Source ids, target ids shifted right -> the decoder's states [m, d_model].
 
-        A source sentence ends in eos. Position i of a target sees those up to i alone (3.1). Rows
-        from ``tgt.tokens`` on are padding. Raises ValueError for a sentence longer than the
-        positions that are learned.
+        A source sentence ends in eos. Position i of a target sees the positions up to i (3.1).
+        Rows from ``tgt.tokens`` on are padding. Raises ValueError for a sentence longer than the
+        learned positions.
         """
         longest = max(src.rows.shape[1], tgt.rows.shape[1])
         if self.positions is not None and longest > self.positions.num_embeddings:
@@ -111,24 +106,25 @@ class Transformer(nn.Module):
                 f"a sentence of {longest} positions: more than the "
                 f"learned_positions={self.positions.num_embeddings} of the model"
             )
-        source, target = AttentionLayout(src, self.h), AttentionLayout(tgt, self.h)
-        # One look-up for both sides, because its gradient is as large as the matrix.
-        embedded = self.embedding(torch.cat((src.ids, tgt.ids)))
-        x, y = embedded.split((len(src.ids), len(tgt.ids)))
-        memory = self.encode(self.embed(x, src.positions), source)
-        return self.decode(self.embed(y, tgt.positions), memory, source, target)
+        source, target = (AttentionLayout(side, self.h, self.d_k) for side in (src, tgt))
+        # Both sides are embedded at once: the gradient of each look-up is as large as the matrix.
+        ids, positions = torch.cat((src.ids, tgt.ids)), torch.cat((src.positions, tgt.positions))
+        x, y = self.embed(ids, positions).split((len(src.ids), len(tgt.ids)))
+        return self.decode(y, self.encode(x, source), source, target)
 
-    def embed(self, embedded: Tensor, positions: Tensor) -> Tensor:
-        """Rows of the embedding matrix [n, d_model], positions [n] -> [n, d_model]: the rows times
-        sqrt(d_model), plus positional encodings (3.4, 3.5), then dropout (5.4)."""
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids [n], their positions [n] -> [n, d_model]: the embedding of each id times
+        sqrt(d_model), plus the positional encoding (3.4, 3.5)."""
+        x = self.embedding(ids)
         if self.positions is None:
-            encoding = positional_encoding(positions, self.d_model).to(embedded.dtype)
+            encoding = positional_encoding(positions, self.d_model).to(x.dtype)
         else:
             encoding = self.positions(positions)
-        return self.dropout(encoding.add(embedded, alpha=math.sqrt(self.d_model)))
+        return encoding.add(x, alpha=math.sqrt(self.d_model))
 
     def encode(self, x: Tensor, source: AttentionLayout) -> Tensor:
-        """Embedded source [n, d_model] -> memory [n, d_model] (3.1)."""
+        """Embedded source [n, d_model] -> memory [n, d_model] (3.1), dropout first (5.4)."""
+        x = self.dropout(x)
         for layer in self.encoder:
             x = layer(x, source)
         return x
@@ -136,7 +132,8 @@ class Transformer(nn.Module):
     def decode(
         self, y: Tensor, memory: Tensor, source: AttentionLayout, target: AttentionLayout
     ) -> Tensor:
-        """Embedded target [m, d_model], memory [n, d_model] -> states [m, d_model] (3.1)."""
+        """Embedded target [m, d_model], memory [n, d_model] -> states [m, d_model] (3.1, 5.4)."""
+        y = self.dropout(y)
         for layer in self.decoder:
             y = layer(y, memory, source, target)
         return y
@@ -190,55 +187,27 @@ class AddNorm(nn.Module):
         return self.norm(self.dropout(sublayer, residual=x))
 
 
-def attention(
-    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, causal: bool = False
-) -> Tensor:
-    """Scaled dot-product attention, softmax(Q K^T / sqrt(d_k)) V (3.2.1, equation 1).
-
-    Q [B, h, T, d_k], K [B, h, S, d_k], V [B, h, S, d_v] -> [B, h, T, d_v]. ``mask`` is True
-    where a query may look at a key, ``causal`` lets query i look at keys 0..i.
-    """
-    if Q.device.type != "cpu":
-        return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
-    # In three steps: on a CPU the fused kernel is slower, in bfloat16 ten times. In float32 at
-    # least: bfloat16 gains nothing here, where oneDNN makes code for every new T and S.
-    given, dtype = Q.dtype, torch.promote_types(Q.dtype, torch.float32)
-    (B, h, T, d_k), S = Q.shape, K.shape[2]
-    if causal:
-        mask = torch.ones(1, T, S, dtype=torch.bool).tril()
-    elif mask is not None:
-        mask = mask.expand(B, h, -1, S).flatten(0, 1)
-    else:
-        mask = torch.ones(1, 1, 1, dtype=torch.bool)
-    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
-    Q, K, V = (x.flatten(0, 1).to(dtype) for x in (Q, K, V))
-    with torch.autocast("cpu", enabled=False):
-        scores = torch.baddbmm(bias, Q, K.transpose(1, 2), alpha=d_k**-0.5)
-        return torch.bmm(scores.softmax(dim=-1), V).view(B, h, T, -1).to(given)
-
-
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence over itself (3.2.2, 3.2.3).
 
-    W_Q, W_K and W_V of all heads are stacked in one matrix, so that one product makes them all.
-    ``qk_dim`` is h * d_k; None: d_model, which is h * d_v.
+    The W_Q, W_K and W_V of all heads are stacked in one matrix, so that one product makes all
+    queries, keys and values. ``qk_dim`` None is d_model.
     """
 
     def __init__(self, d_model: int, qk_dim: int | None = None) -> None:
         super().__init__()
         qk_dim = qk_dim or d_model
-        self.sizes = {"W_QKV": (qk_dim, qk_dim, d_model)}  # of what is stacked
+        self.sizes = {"W_QKV": (qk_dim, qk_dim, d_model)}  # rows of each stacked matrix
         self.W_QKV = nn.Linear(d_model, 2 * qk_dim + d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, heads: AttentionLayout, causal: bool = False) -> Tensor:
+    def reset_parameters(self) -> None:
+        _draw_stacked(self.W_QKV, self.sizes["W_QKV"])
+        nn.init.xavier_uniform_(self.W_O.weight)
+
+    def forward(self, x: Tensor, layout: AttentionLayout, causal: bool = False) -> Tensor:
         """x [n, d_model] -> [n, d_model]; without ``causal`` a position sees its whole sentence."""
-        groups = heads.to_heads(self.W_QKV(x), self.sizes["W_QKV"])
-        context = [
-            attention(Q, K, V, None if causal else mask, causal)
-            for (Q, K, V), mask in zip(groups, heads.masks, strict=True)
-        ]
-        return self.W_O(heads.from_heads(context))
+        return self.W_O(layout.attend(self.W_QKV(x), causal=causal))
 
 
 class CrossAttention(nn.Module):
@@ -252,17 +221,21 @@ class CrossAttention(nn.Module):
         self.W_KV = nn.Linear(d_model, qk_dim + d_model, bias=False)
         self.W_O = nn.Linear(d_model, d_model, bias=False)
 
+    def reset_parameters(self) -> None:
+        _draw_stacked(self.W_Q, self.sizes["W_Q"])
+        _draw_stacked(self.W_KV, self.sizes["W_KV"])
+        nn.init.xavier_uniform_(self.W_O.weight)
+
     def forward(
         self, y: Tensor, memory: Tensor, source: AttentionLayout, target: AttentionLayout
     ) -> Tensor:
         """y [m, d_model], memory [n, d_model] -> [m, d_model]."""
-        queries = target.to_heads(self.W_Q(y), self.sizes["W_Q"])
-        groups = source.to_heads(self.W_KV(memory), self.sizes["W_KV"])
-        context = [
-            attention(Q, K, V, mask)
-            for (Q,), (K, V), mask in zip(queries, groups, source.masks, strict=True)
-        ]
-        return self.W_O(target.from_heads(context))
+        return self.W_O(target.attend_to(source, self.W_Q(y), self.W_KV(memory)))
+
+
+def _draw_stacked(stacked: nn.Linear, sizes: tuple[int, ...]) -> None:
+    for W in stacked.weight.split(sizes):
+        nn.init.xavier_uniform_(W, gain=2**-0.5)
 
 
 class FeedForward(nn.Module):
@@ -273,6 +246,11 @@ class FeedForward(nn.Module):
         self.W_1 = nn.Linear(d_model, d_ff)
         self.W_2 = nn.Linear(d_ff, d_model)
 
+    def reset_parameters(self) -> None:
+        for linear in (self.W_1, self.W_2):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
     def forward(self, x: Tensor) -> Tensor:
         return self.W_2(F.relu(self.W_1(x), inplace=True))
 
@@ -280,7 +258,7 @@ class FeedForward(nn.Module):
 def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
     """Positions [T], from 0 -> float32 [T, d_model], sine in even and cosine in odd columns (3.5).
 
-    Computed for the positions asked for, so that no length is too long.
+    They are computed for the positions asked for, so that no length is too long.
     """
     two_i = torch.arange(0, d_model, 2, device=positions.device)
     angles = positions[:, None] * torch.exp(two_i * (-math.log(10000.0) / d_model))
@@ -288,16 +266,10 @@ def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
 
 
 def _check(P_drop: float, **sizes: int) -> None:
-    for name, value in sizes.items():
-        _check_size(name, value)
-    if not isinstance(P_drop, int | float) or not 0 <= P_drop < 1:
-        raise ValueError(f"P_drop={P_drop!r}: must be a number from 0 up to, not including, 1")
+    for name, size in sizes.items():
+        check_int(name, size)
+    check_number("P_drop", P_drop, 0, below=1)
     if sizes["d_model"] % 2:
         raise ValueError(f"d_model={sizes['d_model']}: must be even, for pairs of sine and cosine")
     if sizes["d_model"] % sizes["h"]:
         raise ValueError(f"h={sizes['h']}: must divide d_model={sizes['d_model']}")
-
-
-def _check_size(name: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")

@@ -1,4 +1,4 @@
-"""What a training run begins with: its tokenizer, and another model's weights if one is named."""
+"""What a run begins with: its tokenizer, and the weights of another model if it names one."""
 
 import hashlib
 import json
@@ -6,133 +6,125 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
 from tqdm import tqdm
 
 from mt.data import preprocessing, tokenizer
-from mt.data.readers import CorpusReader
 from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
+from mt.training.config import TrainConfig
 
 log = logging.getLogger("mt")
 _SHA = ", sha256 "
 
 
-# All that comes with a model to start from, but for the numbers of its shape, model.NAME.
-_BROUGHT = ("model", "variation", "tokenizer.path", "tokenizer.vocab_size")
-
-
 class PretrainedModel(NamedTuple):
-    """The model with whose weights a run begins, or once began."""
+    """The model whose weights a run begins with, or has begun with."""
 
-    name: str  # as ``start_from`` has it, and what its weights' file is known by
-    shape: dict[str, Any]  # numbers of mt.model.Transformer; how much to drop out is the run's own
-    loaded: LoadedModel | None  # None when the run goes on, with weights and tokenizer of its own
+    name: str  # the value of ``init_from`` and the hash of the weights' file
+    shape: dict[str, Any]  # arguments of Transformer, but for P_drop, which each run chooses
+    loaded: LoadedModel | None  # None for a resumed run, which has its own weights and tokenizer
 
 
 def find_pretrained(
-    cfg: DictConfig, resume: Path | None, found: dict[str, Any] | None
+    config: TrainConfig, resume: Path | None, saved: dict[str, Any] | None
 ) -> PretrainedModel | None:
-    """What ``start_from`` names; None: random weights.
+    """The model that ``init_from`` names; None for random weights.
 
-    ``found`` is the checkpoint, read from ``resume``, of a run that goes on: it knows its parent,
-    which need not be there any more. Raises FileNotFoundError or ValueError when there is no such
-    model, none to train further, or not the one that the run began with.
+    ``saved`` is the content of the checkpoint ``resume``, for a run that is resumed. It names the
+    model that the run began with, which need not exist any more. Raises FileNotFoundError or
+    ValueError when the model does not exist, cannot be trained, or is not the one in ``saved``.
     """
-    path = None if cfg.start_from is None else str(cfg.start_from)
-    if found is not None:
-        own = found["hyper_parameters"]
-        name = own.get("started_from")
-        began = name and name.rpartition(_SHA)[0]
-        if began != path:
-            began, given = began or "null", path or "null"
-            raise ValueError(f"start_from={given}, but the run of {resume} has start_from={began}")
-        return name and PretrainedModel(name, _shape(own["model"]), None)
+    path = config.init_from
+    if saved is not None:
+        hparams = saved["hyper_parameters"]
+        name = hparams.get("started_from")
+        original = name and name.rpartition(_SHA)[0]
+        if original != path:
+            raise ValueError(
+                f"init_from={path or 'null'}, but the run of {resume} "
+                f"has init_from={original or 'null'}"
+            )
+        return name and PretrainedModel(name, _shape(hparams["model"]), None)
     if path is None:
         return None
     if path == "latest":
-        raise ValueError("start_from=latest: name the folder, for the latest soon is another")
+        raise ValueError("init_from=latest: name the folder; another run will soon be the latest")
     folder = checkpoint.BUNDLED_MODEL if path == checkpoint.BUNDLED_MODEL.name else Path(path)
     loaded = checkpoint.load(folder)
     if "activation" in loaded.config["model"]:
-        raise ValueError(f"start_from={path}: an imported model, which cannot be trained")
+        raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     if not all(w.isfinite().all() for w in loaded.model.parameters()):
-        raise ValueError(f"start_from={path}: a weight is not a finite number")
+        raise ValueError(f"init_from={path}: a weight is not a finite number")
     shape = _shape(loaded.model.config)
-    _check_overrides(shape)
+    _check_overrides(config.overrides, shape)
     return PretrainedModel(f"{path}{_SHA}{checkpoint.digest(folder)[:12]}", shape, loaded)
 
 
-def _shape(config: dict[str, Any]) -> dict[str, Any]:
-    own = ("vocab_size", "P_drop")
-    return {name: value for name, value in config.items() if name not in own}
+def _shape(model: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in model.items() if name not in ("vocab_size", "P_drop")}
 
 
-def _check_overrides(shape: dict[str, Any]) -> None:
-    """ValueError when the command line asks for another shape or tokenizer than the parent's."""
-    brought = {*_BROUGHT, *(f"model.{name}" for name in shape)}
-    for override in HydraConfig.get().overrides.task:
-        if override.lstrip("+~").partition("=")[0] in brought:
+def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:
+    """ValueError when the command line names a shape or tokenizer beside a pretrained model."""
+    fixed = {"model", "variation", "tokenizer.path", "tokenizer.vocab_size"}
+    fixed |= {f"model.{name}" for name in shape}
+    for override in overrides:
+        if override.lstrip("+~").partition("=")[0] in fixed:
             raise ValueError(
-                f"{override} cannot go with start_from, which brings shape and tokenizer along"
+                f"{override} cannot go with init_from: that model has a shape and a tokenizer"
             )
 
 
 def get_tokenizer(
-    cfg: DictConfig,
-    source: CorpusReader,
-    resume: Path | None = None,
-    parent: PretrainedModel | None = None,
+    config: TrainConfig, resume: Path | None = None, pretrained: PretrainedModel | None = None
 ) -> Tokenizer:
-    """The tokenizer whose ids the weights know, those of ``resume`` or of the parent.
+    """The tokenizer that belongs to the weights of ``resume`` or of the pretrained model.
 
-    For new weights it is the one named, or one of this training text, trained if it is not there.
-    Raises ValueError or OSError when it cannot be had.
+    Random weights take the one that ``tokenizer.path`` names, or one for this training text, which
+    is trained if its file does not exist. Raises ValueError or OSError when that fails.
     """
     if resume is not None:
-        return _run_tokenizer(cfg, resume)
-    if parent is not None and parent.loaded is not None:
-        return parent.loaded.tokenizer
-    return load_or_train(cfg, tokenizer_path(cfg, source), source)
+        return _run_tokenizer(config, resume)
+    if pretrained is not None and pretrained.loaded is not None:
+        return pretrained.loaded.tokenizer
+    return load_or_train(config, tokenizer_path(config))
 
 
-def load_or_train(cfg: DictConfig, path: Path, source: CorpusReader) -> Tokenizer:
-    """Load the tokenizer, or train it on both sides of the training pairs if it is not there.
+def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
+    """Load the tokenizer, or train it on both sides of the training pairs if it does not exist.
 
-    Of several ranks one trains it and the others wait.
+    One of several ranks trains it; the others wait.
     """
     if not path.exists():
-        with preprocessing.file_lock(path, cfg.data.cache_dir):
+        with preprocessing.file_lock(path, config.data.cache_dir):
             if not path.exists():
-                size = cfg.tokenizer.vocab_size
+                size = config.tokenizer.vocab_size
                 log.info(f"training a tokenizer of {size:,} pieces, {path}")
                 pairs = tqdm(
-                    preprocessing.first(source.pairs("train"), cfg.data.limit),
+                    preprocessing.first_pairs(config.data.reader.pairs("train"), config.data.limit),
                     desc="reading", unit=" pairs", disable=None,
                 )  # fmt: skip
                 trained = tokenizer.train((side for pair in pairs for side in pair), size)
                 tokenizer.save(trained, path)
-    found = Tokenizer.load(path)
-    log.info(f"tokenizer: {path}, {found.vocab_size:,} pieces")
-    return found
+    loaded = Tokenizer.load(path)
+    log.info(f"tokenizer: {path}, {loaded.vocab_size:,} pieces")
+    return loaded
 
 
-def tokenizer_path(cfg: DictConfig, source: CorpusReader) -> Path:
+def tokenizer_path(config: TrainConfig) -> Path:
     """The tokenizer's file: the one named, or one for exactly this training text and size."""
-    if cfg.tokenizer.path:
-        return Path(str(cfg.tokenizer.path))
-    identity = json.dumps([source.identity("train"), cfg.data.limit])
-    mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
-    data = HydraConfig.get().runtime.choices["data"]
-    return Path("tokenizer") / f"{data}-{cfg.tokenizer.vocab_size}-{mark}.model"
+    if config.tokenizer.path is not None:
+        return Path(config.tokenizer.path)
+    text = json.dumps([config.data.reader.identity("train"), config.data.limit])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return Path("tokenizer") / f"{config.data_name}-{config.tokenizer.vocab_size}-{digest}.model"
 
 
-def _run_tokenizer(cfg: DictConfig, resume: Path) -> Tokenizer:
-    """The tokenizer of the run that is resumed."""
-    path = resume.parent.parent / "tokenizer.model"
-    found = Tokenizer.load(path)
-    if cfg.tokenizer.path and Tokenizer.load(str(cfg.tokenizer.path)).proto != found.proto:
-        raise ValueError(f"tokenizer.path={cfg.tokenizer.path} is not the run's own, {path}")
-    return found
+def _run_tokenizer(config: TrainConfig, resume: Path) -> Tokenizer:
+    """The tokenizer in the folder of the run that is resumed."""
+    path, named = resume.parent.parent / "tokenizer.model", config.tokenizer.path
+    loaded = Tokenizer.load(path)
+    if named is not None and Tokenizer.load(named).proto != loaded.proto:
+        raise ValueError(f"tokenizer.path={named} is not the tokenizer of the run, {path}")
+    return loaded

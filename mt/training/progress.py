@@ -1,31 +1,38 @@
-"""What a person watching a training run wants to know: how far, how fast, how good."""
+"""What a person who watches a training run wants to know: how far, how fast, how good."""
 
+import logging
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 from tqdm import tqdm
 
 from mt.data.batch_sampler import Batch
+from mt.training.lightning_module import TranslationModule
+
+log = logging.getLogger("mt")
+
+SHORT = 60  # characters of a sentence that is short enough for an example
+WIDTH = 80  # characters of an example's sentence that are printed
 
 
 class Progress(pl.Callback):
-    """A bar over optimizer steps on a terminal, a line now and then elsewhere, by rank 0 alone.
+    """A bar over optimizer steps on a terminal, a line now and then elsewhere, on rank 0 alone.
 
-    Speed counts source and target tokens, padding left out, as many for every device as for
-    rank 0's, and leaves validation out of the time.
+    Speed counts source and target tokens without padding, as many for every device as for rank
+    0's, and excludes the time of validation. Each validation prints ``show_examples`` sentences of
+    the validation split, always the same ones, with their reference and translation.
     """
 
-    def __init__(self, seconds_between_lines: float = 10.0) -> None:
-        self.seconds = seconds_between_lines
-        self.tokens = self.tokens_at_mark = 0
-        self.time = 0.0  # spent training
+    def __init__(self, show_examples: int = 0, seconds_between_lines: float = 10.0) -> None:
+        self.show_examples, self.seconds_between_lines = show_examples, seconds_between_lines
+        self.tokens = self.reported_tokens = 0
+        self.time = self.reported_time = 0.0  # seconds spent training
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.total = int(trainer.estimated_stepping_batches)
-        self.first_step = self.mark_step = trainer.global_step
-        self.clock = self.mark = time.perf_counter()
-        self.time_at_mark = 0.0
+        self.first_step = trainer.global_step
+        self.clock = self.report_clock = time.perf_counter()
         self.bar = tqdm(
             total=self.total,
             initial=trainer.global_step,
@@ -34,7 +41,7 @@ class Progress(pl.Callback):
             dynamic_ncols=True,
         )
         count = sum(p.numel() for p in pl_module.parameters())
-        self._say(trainer, f"training {count:,} parameters for {self.total:,} steps in all")
+        self._log(trainer, f"training {count:,} parameters for {self.total:,} steps in all")
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch,
@@ -45,29 +52,26 @@ class Progress(pl.Callback):
         self.clock = now
         self.tokens += (batch.src.tokens + batch.tgt.tokens) * trainer.world_size
         self.bar.update(trainer.global_step - self.bar.n)
-        every = 1.0 if not self.bar.disable else self.seconds
-        if now - self.mark >= every or trainer.global_step == self.total:
+        seconds = 1.0 if not self.bar.disable else self.seconds_between_lines
+        if now - self.report_clock >= seconds or trainer.global_step == self.total:
             self._report(trainer)
-            self.mark = now
+            self.report_clock = now
 
     def _report(self, trainer: pl.Trainer) -> None:
         if not trainer.is_global_zero:
             return
-        interval = max(self.time - self.time_at_mark, 1e-9)
-        speed = (self.tokens - self.tokens_at_mark) / interval
-        self.tokens_at_mark, self.time_at_mark = self.tokens, self.time
-        values = trainer.logged_metrics
-        status = {
-            "loss": f"{float(values.get('train_loss', float('nan'))):.3f}",
-            "tok/s": f"{speed:,.0f}",
-        }
+        seconds = max(self.time - self.reported_time, 1e-9)
+        speed = (self.tokens - self.reported_tokens) / seconds
+        self.reported_tokens, self.reported_time = self.tokens, self.time
+        loss = float(trainer.logged_metrics.get("train_loss", float("nan")))
+        status = {"loss": f"{loss:.3f}", "tok/s": f"{speed:,.0f}"}
         for logger in trainer.loggers:
             logger.log_metrics({"tokens_per_second": speed}, step=trainer.global_step)
         if not self.bar.disable:
             self.bar.set_postfix(status)
             return
-        done = trainer.global_step - self.first_step
-        left = (self.total - trainer.global_step) * self.time / max(done, 1)
+        steps_done = trainer.global_step - self.first_step
+        left = (self.total - trainer.global_step) * self.time / max(steps_done, 1)
         text = ", ".join(f"{name} {value}" for name, value in status.items())
         print(
             f"step {trainer.global_step:,}/{self.total:,}: {text}, "
@@ -78,13 +82,15 @@ class Progress(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.sanity_checking:
             return
-        values = trainer.callback_metrics
-        what = f"step {trainer.global_step:,}" if trainer.state.fn == "fit" else "the end"
-        self._say(
-            trainer,
-            f"validation at {what}: loss {values['val_loss']:.3f}, "
-            f"perplexity {values['val_ppl']:.2f}, sacreBLEU {values['val_bleu']:.2f}",
+        scores = trainer.callback_metrics
+        time_of = f"step {trainer.global_step:,}" if trainer.state.fn == "fit" else "the end"
+        text = (
+            f"validation at {time_of}: loss {scores['val_loss']:.3f}, "
+            f"perplexity {scores['val_ppl']:.2f}, sacreBLEU {scores['val_bleu']:.2f}"
         )
+        module = cast("TranslationModule", pl_module)
+        columns = (*module.data.validation_texts, module.val_translations)
+        self._log(trainer, text + format_examples(*columns, self.show_examples))
         self.clock = time.perf_counter()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -97,6 +103,30 @@ class Progress(pl.Callback):
             self.bar.close()
 
     @staticmethod
-    def _say(trainer: pl.Trainer, line: str) -> None:
+    def _log(trainer: pl.Trainer, text: str) -> None:
+        """To the terminal, above the bar, and to train.log."""
         if trainer.is_global_zero:
-            tqdm.write(line)
+            with tqdm.external_write_mode():
+                log.info(text)
+
+
+def format_examples(
+    sources: list[str], references: list[str], translations: list[str], count: int
+) -> str:
+    """The first ``count`` short sentences, or the shortest, with reference and translation.
+
+    The choice depends on sources and references alone: it stays the same over a run.
+    """
+
+    def length(i: int) -> int:
+        return max(SHORT, len(sources[i]), len(references[i]))
+
+    def cut(sentence: str) -> str:
+        return sentence if len(sentence) <= WIDTH else sentence[: WIDTH - 1] + "…"
+
+    text = ""
+    for i in sorted(sorted(range(len(sources)), key=length)[:count]):
+        text += f"\n  source       {cut(sources[i])}"
+        text += f"\n  reference    {cut(references[i])}"
+        text += f"\n  translation  {cut(translations[i])}\n"
+    return text

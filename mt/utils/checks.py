@@ -45,7 +45,7 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r}: must be a number above 0")
 
 
-def check_bool(name: str, value: Any) -> None:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name}={value!r}: must be true or false")
+def check_bool(name: str, value: Any, optional: bool = False) -> None:
+    """True or False; with ``optional`` also None, YAML's null."""
+    if not isinstance(value, bool) and not (optional and value is None):
+        raise ValueError(f"{name}={value!r}: must be {'null, ' if optional else ''}true or false")

@@ -1,4 +1,4 @@
-"""How a program of plain arguments ends: a user's mistake is one line and status 2."""
+"""How a program with plain arguments ends: a user's mistake is one line and status 2."""
 
 import os
 import sys
@@ -7,23 +7,23 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def reader_may_go() -> Iterator[None]:
-    """What is printed in here ends quietly when its reader, say ``head``, has gone."""
+def ignore_broken_pipe() -> Iterator[None]:
+    """Let the block stop quietly when the reader of its output, such as ``head``, has ended."""
     try:
         yield
-        if sys.stdout is not None:  # closed before the program began
+        if sys.stdout is not None:  # None when the shell closed it before the program began
             sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def status(program: str, run: Callable[[], object]) -> int:
+def exit_status(program: str, run: Callable[[], object]) -> int:
     """Call ``run``: 0; 2 after a ValueError or OSError, which is printed; 130 after Ctrl-C.
 
     MT_TRACEBACK=1 in the environment lets the error through, with its traceback.
     """
     try:
-        with reader_may_go():
+        with ignore_broken_pipe():
             run()
     except KeyboardInterrupt:
         return 130
@@ -33,3 +33,8 @@ def status(program: str, run: Callable[[], object]) -> int:
         print(f"{program}: error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an optional extra."""
+    return f"pip install -e '.[{extra}]' in the project's folder"

@@ -1,4 +1,4 @@
-"""What the programs that Hydra configures share: where conf/ is, how a user's mistake ends."""
+"""Shared by the programs that Hydra configures: where conf/ is, and how a user's mistake ends."""
 
 import contextlib
 import os
@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -16,25 +18,39 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 # Beside the package in a checkout, inside it when installed from a wheel.
 CONF = str(next(p for p in (_PACKAGE.parent / "conf", _PACKAGE / "conf") if p.is_dir()))
 
-# What a wrong configuration, wrong data or a wrong model raise while a program is set up.
+# Wrong settings, wrong data and a wrong model raise these while a program is set up.
 USER_ERRORS = (ValueError, OSError, TypeError, OmegaConfBaseException)
 
 
 def run_folder() -> Path:
-    """The run directory of this job, seen from here when it lies below."""
+    """The run directory of this job, relative to the current folder when it lies below."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def check_sections(cfg: DictConfig, *names: str) -> None:
-    """ValueError when one of these parts of the configuration is not a part any more."""
+    """ValueError when a value has replaced one of these sections of the configuration."""
     for name in names:
         if not OmegaConf.is_dict(value := OmegaConf.select(cfg, name)):
             raise ValueError(f"{name}={value}: is a section: set {name}.NAME=VALUE")
 
 
+def instantiate(cfg: DictConfig, name: str) -> Any:
+    """The object of the class that ``_target_`` names in this section of the configuration.
+
+    A value that its constructor refuses raises the constructor's own error.
+    """
+    check_sections(cfg, name)
+    try:
+        return hydra.utils.instantiate(OmegaConf.select(cfg, name), _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, USER_ERRORS):
+            raise error.__cause__ from None
+        raise
+
+
 def remove_empty(run_dir: Path) -> None:
-    """Take away the folders that Hydra has made for a run that did not begin."""
+    """Remove the folders that Hydra has made for a run that did not begin."""
     with contextlib.suppress(OSError):  # a folder that holds something stays
         run_dir.rmdir()
         for parent in run_dir.parents:
@@ -45,9 +61,9 @@ def remove_empty(run_dir: Path) -> None:
 
 @contextmanager
 def user_errors(program: str, *kinds: type[BaseException]) -> Iterator[None]:
-    """Errors of these kinds end the program with status 2 and their message, without traceback.
+    """End the program at an error of these kinds: status 2 and its message, without traceback.
 
-    MT_TRACEBACK=1 in the environment shows the traceback all the same.
+    MT_TRACEBACK=1 in the environment lets the error through, with its traceback.
     """
     try:
         yield
@@ -56,14 +72,14 @@ def user_errors(program: str, *kinds: type[BaseException]) -> Iterator[None]:
             raise
         message = str(error)
         if isinstance(error, HydraException | OmegaConfBaseException):
-            message = " ".join(message.split())  # theirs run over several lines
+            message = " ".join(message.split())  # it has several lines
         print(f"{program}: error: {message}", file=sys.stderr)
         sys.exit(2)
 
 
 @contextmanager
 def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iterator[None]:
-    """``user_errors``, and whatever stops a run before it begins leaves no empty folder."""
+    """``user_errors``, and an error of any kind leaves no empty run directory."""
     with user_errors(program, *kinds):
         try:
             yield
@@ -73,15 +89,15 @@ def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iter
 
 
 def start(program: str, main: Callable[[], None]) -> None:
-    """Call what Hydra has decorated; a command line that Hydra refuses is a user's error."""
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises, instead of ending with status 1
+    """Call a function that ``hydra.main`` has decorated; a wrong command line is a user's error."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra ends with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
         try:
             main()
         except ValueError as error:
             if not str(error).startswith("Config group override"):
                 raise
-            # Of data=null or data=5: the only one of Hydra's that is none of its own exceptions.
+            # Hydra raises this ValueError, no HydraException, for data=null and data=5.
             raise HydraException(f"{error}: name a file of that folder of conf/") from None
         except KeyboardInterrupt:
             print(f"{program}: interrupted", file=sys.stderr)

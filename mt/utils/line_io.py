@@ -13,17 +13,19 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from mt.utils.atomic import atomic_write, partial_path
+
 log = logging.getLogger(__name__)
 
-BLOCK = 2048  # lines translated together at most, so that a file of any size fits in memory
+BLOCK = 2048  # most lines translated together, so that a file of any size fits in memory
 
 
 def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[list[str]]:
-    r"""Lines as they come: all that wait to be read, up to BLOCK, but never waiting for more.
+    r"""Yield blocks of the lines that wait to be read, up to BLOCK, without waiting for more.
 
-    So a prompt is answered line by line and a pipe in large blocks; ``whole`` blocks, as a file
-    has them, are always full but for the last. Lines end at \n alone, and a \r before it goes with
-    it. Raises ValueError naming a line that is not UTF-8, in the place of its block.
+    So a prompt is answered line by line and a pipe in large blocks. With ``whole``, as for a
+    file, every block but the last is full. Lines end at \n alone; a \r before it is dropped.
+    Raises ValueError with the number of a line that is not UTF-8, when its block is due.
     """
     lines: queue.Queue[bytes] = queue.Queue(maxsize=BLOCK)
     failure: list[Exception] = []
@@ -34,7 +36,7 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
                 lines.put(line)
         except Exception as error:
             failure.append(error)
-        lines.put(b"")  # the end: no line is that empty
+        lines.put(b"")  # marks the end: a line has at least its line break
 
     threading.Thread(target=read, daemon=True).start()
     done = 0
@@ -52,7 +54,7 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
 
 
 def count_lines(path: Path) -> int:
-    """Lines of a regular file, a last one without its line break counted."""
+    """The number of lines of a regular file; a last line without a line break counts."""
     count, last = 0, b"\n"
     with path.open("rb") as stream:
         while block := stream.read(2**20):
@@ -83,11 +85,12 @@ class Stream:
 
 
 class ResumableFile:
-    """A file that takes its name when all is written. A run that is cut short keeps its lines.
+    """A file that takes its name when all is written. An interrupted run keeps its lines.
 
-    They lie beside it in ``.NAME.partial``, with a record of how many source lines they are, what
-    these were, and how they were translated (``identity``). With ``resume`` the next run goes on
-    behind them, or begins when there are none; what was written beyond the record is written again.
+    The lines lie beside the file in ``.NAME.partial``. A record, ``.NAME.partial.json``, holds the
+    number and the hash of the source lines done and how they were translated (``identity``). With
+    ``resume`` the next run continues after these lines, or begins when there are none. It writes
+    again what the record does not count.
 
     Raises OSError when the file cannot be written, ValueError when it cannot be resumed.
     """
@@ -98,41 +101,42 @@ class ResumableFile:
             raise IsADirectoryError(f"{self.path} is a folder, not a file")
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"{self.path}: there is no folder {self.path.parent}")
-        self.partial = self.path.with_name(f".{self.path.name}.partial")
-        self.record = self.path.with_name(f".{self.path.name}.partial.json")
-        self.new_record = self.record.with_suffix(".new")
+        self.partial = partial_path(self.path)
+        self.record = self.partial.with_name(f"{self.partial.name}.json")
         self.identity = identity
-        self.kept = 0  # source lines whose translations are in the partial file
-        self.skipped = 0  # of these, source lines that were read again
-        self.size = 0  # bytes that they are
-        self.digest: str | None = None  # of these source lines
-        self.seen = hashlib.sha256()  # source lines up to now
-        resume = resume and self._resume()
+        self.num_kept = 0  # source lines whose translations are in the partial file
+        self.num_skipped = 0  # the part of these that this run has read again
+        self.num_bytes = 0  # size of these translations
+        self.kept_sha256: str | None = None  # hash of these source lines
+        self.sha256 = hashlib.sha256()  # running hash of the source lines read
+        resume = resume and self._read_record()
         try:
-            if not resume:  # the record goes first: it must not outlive what it is about
+            if not resume:  # remove the record first: it must not outlive the lines it counts
                 self.record.unlink(missing_ok=True)
             self.stream: BinaryIO = self.partial.open("r+b" if resume else "wb")
         except OSError as error:
             raise OSError(f"{self.path} cannot be written: {error.strerror}") from None
-        self.stream.truncate(self.size)
-        self.stream.seek(self.size)
+        self.stream.truncate(self.num_bytes)
+        self.stream.seek(self.num_bytes)
 
-    def _resume(self) -> bool:
-        """Whether there is something to go on from."""
+    def _read_record(self) -> bool:
+        """Whether an interrupted run left lines. ValueError when they cannot be continued."""
         if not self.record.is_file() or not self.partial.is_file():
             if self.path.exists():
-                raise ValueError(f"{self.path}: is there, and nothing was cut short: no --resume")
+                raise ValueError(
+                    f"{self.path} is complete, nothing was cut short: leave out --resume"
+                )
             return False
         try:
             record = json.loads(self.record.read_text("utf-8"))
-            begun, self.digest = record["identity"], record["sha256"]
-            self.kept, self.size = record["lines"], record["bytes"]
+            kept_identity, self.kept_sha256 = record["identity"], record["sha256"]
+            self.num_kept, self.num_bytes = record["lines"], record["bytes"]
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{self.record}: damaged: begin anew without --resume") from None
-        if self.partial.stat().st_size < self.size:
-            raise ValueError(f"{self.partial}: cut short: begin anew without --resume")
+            raise ValueError(f"{self.record} is damaged: begin anew without --resume") from None
+        if self.partial.stat().st_size < self.num_bytes:
+            raise ValueError(f"{self.partial} is cut short: begin anew without --resume")
         for name, new in self.identity.items():
-            if (old := begun.get(name)) != new:
+            if (old := kept_identity.get(name)) != new:
                 raise ValueError(
                     f"{self.path}: begun with {name}={old!r}, not {new!r}: give the same again, "
                     "or begin anew without --resume"
@@ -140,60 +144,60 @@ class ResumableFile:
         return True
 
     def skip(self, sources: list[str]) -> list[str]:
-        """Those of the next source lines that are still to be translated.
+        """The part of the next source lines that the file does not have yet.
 
-        Raises ValueError when the others are not those that were translated.
+        Raises ValueError when the lines that it has were translated from different ones.
         """
-        known = sources[: self.kept - self.skipped]
-        self._see(known)
-        self.skipped += len(known)
-        if known and self.skipped == self.kept and self.seen.hexdigest() != self.digest:
+        known = sources[: self.num_kept - self.num_skipped]
+        self._hash(known)
+        self.num_skipped += len(known)
+        complete = self.num_skipped == self.num_kept
+        if known and complete and self.sha256.hexdigest() != self.kept_sha256:
             raise ValueError(f"{self.path}: begun with another input: begin anew without --resume")
         return sources[len(known) :]
 
     def write(self, sources: list[str], text: str) -> None:
-        """Translations of the next source lines, and the record of them."""
-        self._see(sources)
+        """Write the translations of the next source lines, then the record that counts them."""
+        self._hash(sources)
         self.stream.write(text.encode("utf-8"))
         self.stream.flush()
         os.fsync(self.stream.fileno())
         record = {
             "identity": self.identity,
-            "lines": self.kept + len(sources),
+            "lines": self.num_kept + len(sources),
             "bytes": self.stream.tell(),
-            "sha256": self.seen.hexdigest(),
+            "sha256": self.sha256.hexdigest(),
         }
-        self.new_record.write_text(json.dumps(record), "utf-8")
-        self.new_record.replace(self.record)
-        self.kept = self.skipped = self.kept + len(sources)
+        atomic_write(self.record, json.dumps(record))
+        self.num_kept = self.num_skipped = self.num_kept + len(sources)
 
     def __enter__(self) -> "ResumableFile":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with nullcontext() if kind is None else suppress(OSError):  # a full disk was told already
+        with nullcontext() if kind is None else suppress(OSError):  # write() told of a full disk
             self.stream.close()
-        self.new_record.unlink(missing_ok=True)
-        if kind is None and self.skipped < self.kept:
+        partial_path(self.record).unlink(missing_ok=True)  # left by a killed run
+        if kind is None and self.num_skipped < self.num_kept:
             raise ValueError(f"{self.path}: begun with a longer input: begin anew without --resume")
         if kind is None:
             self.partial.replace(self.path)
-        elif self.kept:
-            log.warning(f"{self.kept:,} lines are translated and kept: go on with --resume")
+        elif self.num_kept:
+            log.warning(f"{self.num_kept:,} lines are translated and kept: go on with --resume")
             return
         self.partial.unlink(missing_ok=True)
         self.record.unlink(missing_ok=True)
 
-    def _see(self, sources: list[str]) -> None:
+    def _hash(self, sources: list[str]) -> None:
         for line in sources:
-            self.seen.update(line.encode("utf-8") + b"\n")
+            self.sha256.update(line.encode("utf-8") + b"\n")
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
     r"""The lines of a UTF-8 file, gzip when its name ends in .gz, as ``wc -l`` counts them.
 
-    Lines end at \n, a \r before it goes with it; a lone \r, U+2028 and the like are text.
-    Raises ValueError naming the first line that is not UTF-8.
+    Lines end at \n and a \r before it is dropped; a lone \r, U+2028 and the like are text.
+    Raises ValueError with the number of the first line that is not UTF-8.
     """
     path = Path(path)
     opener = gzip.open if path.suffix == ".gz" else open

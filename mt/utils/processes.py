@@ -1,4 +1,4 @@
-"""What the processes of a run owe each other: whom a signal concerns, and to end with the rest."""
+"""How the processes of a training run share signals, and how they end together."""
 
 import os
 import signal
@@ -7,21 +7,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SWEEP = "MT_SWEEP"  # in the environment of a job: the process of its sweep
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # end a run; SLURM jobs ask for the last
+SWEEP = "MT_SWEEP"  # in the environment of a job: the process id of its sweep
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # they end a run; SLURM sends the last
 
 
 def resume_hint() -> str:
-    """What goes on with a run that was cut short, for its last message."""
+    """How to continue an interrupted run, for its last message."""
     if SWEEP in os.environ:
         return "its sweep goes on with ckpt=auto hydra.sweep.dir=FOLDER"
-    return "ckpt=last goes on from what is saved"
+    return "ckpt=last goes on from the last checkpoint"
 
 
 def exit_with_parent(parent: int | None = None) -> None:
-    """From now on end this process when ``parent``, which started it, is gone.
+    """From now on end this process when process ``parent``, by default its parent, is gone.
 
-    A rank whose rank 0 was killed would else wait for it, on a GPU for many minutes.
+    Otherwise a rank whose rank 0 was killed would wait for it, on a GPU for many minutes.
     """
     parent = parent or os.getppid()
 
@@ -34,9 +34,9 @@ def exit_with_parent(parent: int | None = None) -> None:
 
 
 def worker_init_fn(parent: int, worker: int) -> None:
-    """What a process that makes batches for ``parent`` does first.
+    """Make a data loader's worker ignore signals and end with ``parent``, its training process.
 
-    Ctrl-C and clusters signal it as well, and without it the run could not end in order.
+    Ctrl-C and clusters signal the workers too, and without them the run could not end in order.
     """
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
@@ -46,10 +46,10 @@ def worker_init_fn(parent: int, worker: int) -> None:
 
 @contextmanager
 def block_signals() -> Iterator[None]:
-    """Workers started meanwhile hear no signal before ``worker_init_fn``, which ignores them.
+    """Keep signals from workers that start inside the block, until ``worker_init_fn`` ignores them.
 
-    Torch has them end by SIGTERM until then, and the run with them. This process hears it later,
-    or at once in another thread.
+    Before that, torch's handlers would end the worker at SIGTERM, and the run with it. This
+    process receives a blocked signal after the block, or at once in another thread.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

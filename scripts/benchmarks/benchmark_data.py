@@ -1,37 +1,40 @@
 """What data of WMT14's size cost: preparation, start of training, planning of an epoch.
 
-python scripts/benchmark_data.py --text PREFIX --validation PREFIX --output results/scale.json
+python scripts/benchmarks/benchmark_data.py --text PREFIX --validation PREFIX \\
+    --output results/scale.json
 
-Writes a corpus with the hub's layout, made from the lines of PREFIX.en(.gz) and PREFIX.de(.gz):
-each pair joins one to four pairs of them, others in every repetition, about WMT14's lengths. Then
-it runs this project's own commands on it and measures them. Interrupted, it uses what is there.
+Writes a corpus in the layout of the Hugging Face hub from the lines of PREFIX.en(.gz) and
+PREFIX.de(.gz): each pair joins one to four of their pairs, a different choice in every repetition,
+which gives about the lengths of WMT14. Then runs this project's commands on the corpus and measures
+them. After an interruption, the same command continues with the files that exist.
 """
 
 import argparse
 import json
 import multiprocessing
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from reporting import machine, new_report
 
 from mt.data import preprocessing
 from mt.data.batch_sampler import TokenBudgetSampler
 from mt.data.readers import FileReader, Pair
+from mt.utils.atomic import atomic_path, atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARDS = 3  # as wmt/wmt14 has on the hub
+SHARDS = 3  # as many as wmt/wmt14 has on the hub
 
-# Until the first batch is there; then how long it took and what the processes hold.
+# A program that runs mt.train until the first batch arrives, and writes how long that took and how
+# much memory the processes hold.
 FIRST_BATCH = """
 import json, os, sys, time
 from pathlib import Path
@@ -45,13 +48,13 @@ def report(self, batch, batch_idx):
     started = ticks / os.sysconf("SC_CLK_TCK")
     seconds = float(Path("/proc/uptime").read_text().split()[0]) - started
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    found = {
+    answer = {
         "seconds": round(seconds, 2),
         "peak_rss": status("self", "VmHWM"),
         "workers_rss": [status(pid, "VmRSS") for pid in children],
         "batch": list(batch.src.rows.shape),
     }
-    Path(os.environ["ANSWER"]).write_text(json.dumps(found))
+    Path(os.environ["ANSWER"]).write_text(json.dumps(answer))
     os._exit(0)
 
 from mt import train
@@ -61,33 +64,28 @@ train.main()
 """
 
 
-def joined(pairs: list[Pair], count: int) -> Iterator[dict[str, str]]:
-    lines = len(pairs)
+def join_pairs(pairs: list[Pair], count: int) -> Iterator[dict[str, str]]:
     for n in range(count):
-        repetition, i = divmod(n, lines)
+        repetition, i = divmod(n, len(pairs))
         parts = range(1 + (i + repetition) % 4)
-        chosen = [pairs[(i + part * (repetition + 1) * 7) % lines] for part in parts]
-        yield {
-            "de": " ".join(german for _, german in chosen),
-            "en": " ".join(english for english, _ in chosen),
-        }
+        chosen = [pairs[(i + part * (repetition + 1) * 7) % len(pairs)] for part in parts]
+        english, german = (" ".join(side) for side in zip(*chosen, strict=True))
+        yield {"de": german, "en": english}
 
 
 def write_split(folder: Path, split: str, rows: Iterator[dict[str, str]], count: int) -> None:
-    """Parquet shards of one ``translation`` feature."""
+    """Write Parquet shards with one feature, ``translation``."""
     shards = SHARDS if split == "train" else 1
     kind = pa.struct([("de", pa.string()), ("en", pa.string())])
     schema = pa.schema([("translation", kind)])
     for shard in range(shards):
         size = count * (shard + 1) // shards - count * shard // shards
         path = folder / f"{split}-{shard:05d}-of-{shards:05d}.parquet"
-        partial = path.with_suffix(".partial")
-        with pq.ParquetWriter(partial, schema) as writer:
+        with atomic_path(path) as partial, pq.ParquetWriter(partial, schema) as writer:
             while size > 0:
                 block = [next(rows) for _ in range(min(size, 50_000))]
                 writer.write_table(pa.table({"translation": pa.array(block, type=kind)}, schema))
                 size -= len(block)
-        partial.rename(path)
 
 
 def write_corpus(folder: Path, text: str, validation: str, count: int) -> None:
@@ -95,36 +93,37 @@ def write_corpus(folder: Path, text: str, validation: str, count: int) -> None:
     if (folder / "made").is_file():
         return
     print(f"writing {count:,} pairs to {folder}", flush=True)
-    write_split(folder, "train", joined(list(FileReader(train=text).pairs("train")), count), count)
+    pairs = list(FileReader(train=text).pairs("train"))
+    write_split(folder, "train", join_pairs(pairs, count), count)
     held_out = list(FileReader(validation=validation).pairs("validation"))
     rows = ({"de": german, "en": english} for english, german in held_out)
     write_split(folder, "validation", rows, len(held_out))
     (folder / "made").write_text("")
 
 
-def measured(command: list[str], cwd: Path) -> dict[str, Any]:
-    """Run a command; its wall clock, and its peak resident memory, that of its children aside."""
+def measure(command: list[str], cwd: Path) -> dict[str, Any]:
+    """Run a command; returns its times, and its peak resident memory without its children's."""
     print("$", *command, flush=True)
-    before = time.perf_counter()
+    start = time.perf_counter()
     process = subprocess.Popen(command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)})
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"failed: {command}")
     return {
-        "seconds": round(time.perf_counter() - before, 1),
+        "seconds": round(time.perf_counter() - start, 1),
         "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
         "peak_rss": usage.ru_maxrss * 1024,
     }
 
 
 def plan(prepared: preprocessing.PreparedCorpus, max_tokens: int) -> dict[str, Any]:
-    """How long it takes to plan an epoch, and what every rank gets for several world sizes."""
+    """The time to plan an epoch, and the share of every rank for several world sizes."""
     lengths = prepared.lengths()
-    before = time.perf_counter()
+    start = time.perf_counter()
     sampler = TokenBudgetSampler(*lengths, max_tokens=max_tokens, seed=1)
-    sorted_after = time.perf_counter() - before
+    seconds_once = time.perf_counter() - start
     first = next(iter(sampler))
-    planned_after = time.perf_counter() - before
+    seconds_planned = time.perf_counter() - start
     prepared.fetch(first)
     ranks: dict[str, Any] = {}
     for world_size in (1, 2, 3, 4, 8):
@@ -141,18 +140,11 @@ def plan(prepared: preprocessing.PreparedCorpus, max_tokens: int) -> dict[str, A
         }
     return {
         "max_tokens": max_tokens,
-        "seconds_once": round(sorted_after, 2),
-        "seconds_to_first_batch": round(planned_after, 2),
-        "seconds_each_epoch": round(planned_after - sorted_after, 2),
+        "seconds_once": round(seconds_once, 2),
+        "seconds_to_first_batch": round(seconds_planned, 2),
+        "seconds_each_epoch": round(seconds_planned - seconds_once, 2),
         "world_sizes": ranks,
     }
-
-
-def machine() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((x.split(":")[1].strip() for x in lines if "model name" in x), platform.processor())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{os.cpu_count()} cores, {cpu}, {memory:.0f} GiB"
 
 
 def main() -> None:
@@ -165,46 +157,50 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")
     args = parser.parse_args()
     work, mirror = args.work.resolve(), args.work.resolve() / f"wmt14-{args.pairs}"
-    # In a process of its own: what this one holds counts as its children's peak memory.
-    writing = (mirror / "de-en", args.text, args.validation, args.pairs)
-    writer = multiprocessing.Process(target=write_corpus, args=writing)
+    # A separate process, because the memory of this one counts in its children's peak memory.
+    arguments = (mirror / "de-en", args.text, args.validation, args.pairs)
+    writer = multiprocessing.Process(target=write_corpus, args=arguments)
     writer.start()
     writer.join()
     settings = [
-        *("experiment=wmt14_base", f"data.path={mirror}", f"data.cache_dir={work / 'cache'}"),
-        *(f"tokenizer.path={work / f'{args.pairs}-{args.vocab_size}.model'}",),
-        *(f"tokenizer.vocab_size={args.vocab_size}",),
-        *("trainer.accelerator=cpu", "trainer.devices=1"),
+        "experiment=wmt14_base",
+        f"data.path={mirror}",
+        f"data.cache_dir={work / 'cache'}",
+        f"tokenizer.path={work / f'{args.pairs}-{args.vocab_size}.model'}",
+        f"tokenizer.vocab_size={args.vocab_size}",
+        "trainer.accelerator=cpu",
+        "trainer.devices=1",
     ]
-    figures = work / "figures.json"
-    found: dict[str, Any] = json.loads(figures.read_text()) if figures.is_file() else {}
+    figures_file = work / "figures.json"
+    figures: dict[str, Any] = json.loads(figures_file.read_text()) if figures_file.is_file() else {}
 
-    def step(name: str, command: list[str]) -> None:
-        if name not in found:
-            found[name] = measured([sys.executable, *command], work)
-            figures.write_text(json.dumps(found))
+    def step(name: str, script: str) -> None:
+        if name not in figures:
+            command = [sys.executable, str(ROOT / "scripts" / script), *settings]
+            figures[name] = measure(command, work)
+            atomic_write(figures_file, json.dumps(figures))
 
-    step("tokenizer", [str(ROOT / "scripts" / "train_tokenizer.py"), *settings])
-    step("preparation", [str(ROOT / "scripts" / "prepare_data.py"), *settings])
-    found["preparation"]["pairs_per_second"] = round(args.pairs / found["preparation"]["seconds"])
+    step("tokenizer", "train_tokenizer.py")
+    step("preparation", "prepare_data.py")
+    preparation = figures["preparation"]
+    preparation["pairs_per_second"] = round(args.pairs / preparation["seconds"])
     driver, answer = work / "first_batch.py", work / "first-batch.json"
     driver.write_text(FIRST_BATCH)
     starts = []
     for n in range(3):
         run = f"hydra.run.dir={work / 'runs' / f'{time.time():.0f}-{n}'}"
         os.environ["ANSWER"] = str(answer)
-        measured([sys.executable, str(driver), *settings, run], work)
+        measure([sys.executable, str(driver), *settings, run], work)
         starts.append(json.loads(answer.read_text()))
-    found["start"] = sorted(starts, key=lambda start: start["seconds"])[1]  # the median
+    figures["start"] = sorted(starts, key=lambda start: start["seconds"])[1]  # the median
     folders = list((work / "cache").glob("train-*"))
     assert len(folders) == 1, folders
     prepared = preprocessing.PreparedCorpus(folders[0])
     src, tgt = prepared.lengths()
-    found["epoch"] = plan(prepared, 6250)
-    report = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "command": "python scripts/benchmark_data.py --text PREFIX --validation PREFIX "
+    figures["epoch"] = plan(prepared, 6250)
+    report = new_report() | {
+        "machine": "{cores} cores, {cpu}, {memory_gib:.0f} GiB".format(**machine()),
+        "command": "python scripts/benchmarks/benchmark_data.py --text PREFIX --validation PREFIX "
         f"--pairs {args.pairs} --vocab-size {args.vocab_size} --output FILE",
         "text": "/".join(Path(args.text).parts[-2:]),
         "pairs": args.pairs,
@@ -212,7 +208,7 @@ def main() -> None:
         "mean_tokens": [round(float(side.mean()), 2) for side in (src, tgt)],
         "source_bytes": sum(f.stat().st_size for f in (mirror / "de-en").glob("train-*.parquet")),
         "prepared_bytes": sum(f.stat().st_size for f in folders[0].iterdir()),
-        **found,
+        **figures,
     }
     args.output.write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report, indent=2))

@@ -1,7 +1,7 @@
 """The translators that the benchmarks measure, each driven as its own project drives it.
 
-`benchmark_translate.py` says what is equal and what is not, and is what to run. The
-peers' own interpreters read this file too: at its top it imports nothing but Python's own.
+Run `benchmark_translate.py`, which also says what is equal and what is not. The interpreters of
+other toolkits import this file too. Its top therefore imports nothing but the standard library.
 """
 
 from collections.abc import Callable
@@ -9,30 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmark_models import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    Size,
-    fairseq_model,
-    joeynmt_model,
-    marian,
-    opennmt_model,
-    padded,
-    sockeye_model,
-    word,
-)
+import benchmark_models as models
+from benchmark_models import BOS, EOS, PAD, UNK, Size, padded, word
 
 REFERENCE = "ctranslate2-float32"
 
 Translate = Callable[[list[list[int]], int, int], list[int]]
-"""(sources, length, beam) -> tokens of each sentence's best hypothesis, `length` if all is well."""
+"""(sources, length, beam) -> tokens of each sentence's best hypothesis, which must be `length`."""
 
 
 class Setup(NamedTuple):
     threads: int
-    scratch: Path  # converted models wait here for the next round
+    scratch: Path  # keeps converted models for the next round
 
 
 def build_mt(
@@ -47,26 +35,25 @@ def build_mt(
     from mt.inference.options import SearchOptions
     from mt.model.transformer import Transformer
 
-    model = Transformer(
-        size.vocabulary, N=size.layers, d_model=size.d_model, d_ff=size.d_ff, h=size.heads
-    ).eval()
-    decoder = InferenceModel(model, precision)
+    d_model, d_ff, h, N, vocab_size = size
+    model = Transformer(vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h).eval()
+    inference_model = InferenceModel(model, precision)
     parts = setup.threads if workers else 1
     pool = ThreadPoolExecutor(parts, initializer=partial(torch.set_num_threads, 1))
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
-        # eos is the last of the tokens, and the options do not count it
+        # The last token is eos, which the options do not count.
         options = SearchOptions(beam_size=beam, min_length=length - 1, max_length=length - 1)
 
-        def part(rows: list[list[int]]) -> list[int]:
-            found = search(decoder, padded(rows, EOS, PAD), options)
-            return [len(hypotheses[0].ids) + 1 for hypotheses in found]
+        def lengths(rows: list[list[int]]) -> list[int]:
+            beams = search(inference_model, padded(rows, EOS, PAD), options)
+            return [len(hypotheses[0].ids) + 1 for hypotheses in beams]
 
         if not workers:
-            return part(sources)
+            return lengths(sources)
         rows = -(-len(sources) // parts)
         slices = [sources[i : i + rows] for i in range(0, len(sources), rows)]
-        return [n for lengths in pool.map(part, slices) for n in lengths]
+        return [n for part in pool.map(lengths, slices) for n in part]
 
     return translate
 
@@ -79,7 +66,7 @@ def ban_specials(model: Any) -> None:
 def build_transformers(size: Size, setup: Setup) -> Translate:
     import torch
 
-    model = marian(size)
+    model = models.marian(size)
     ban_specials(model)
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
@@ -101,8 +88,8 @@ def build_transformers(size: Size, setup: Setup) -> Translate:
 def convert_marian(model: Any, folder: Path) -> None:
     """Write a CTranslate2 model folder.
 
-    Not by its loader for Marian, which drops a row of the vocabulary and starts from a zero
-    embedding, but by the one for Bart, which that one builds on and which is the same otherwise.
+    CTranslate2's loader for Marian drops a row of the vocabulary and starts from a zero embedding.
+    Its base, the loader for Bart, does neither and is the same otherwise.
     """
     from ctranslate2.converters.transformers import BartLoader
 
@@ -138,7 +125,7 @@ def open_ctranslate2(folder: Path, threads: int, compute_type: str, layout: str)
 def build_ctranslate2(size: Size, setup: Setup, compute_type: str, layout: str) -> Translate:
     folder = setup.scratch / f"ctranslate2-{size.d_model}-{size.vocabulary}"
     if not folder.exists():
-        convert_marian(marian(size), folder)
+        convert_marian(models.marian(size), folder)
     translator = open_ctranslate2(folder, setup.threads, compute_type, layout)
     workers = setup.threads if layout.startswith("N") else 1
 
@@ -157,36 +144,20 @@ def build_ctranslate2(size: Size, setup: Setup, compute_type: str, layout: str) 
 
 
 def build_joeynmt(size: Size, setup: Setup) -> Translate:
-    import torch
-    from joeynmt.batch import Batch
     from joeynmt.search import search
 
-    model = joeynmt_model(size).eval()
-    pad, eos = model.pad_index, model.eos_index
+    model = models.joeynmt_model(size).eval()
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
-        src = padded(sources, eos, pad)
-        batch = Batch(
-            src=src,
-            src_length=(src != pad).sum(dim=1),
-            src_prompt_mask=None,
-            trg=None,
-            trg_prompt_mask=None,
-            indices=torch.arange(len(src)),
-            device=src.device,
-            pad_index=pad,
-            eos_index=eos,
-            is_train=False,
-        )
         ids, _, _ = search(
             model=model,
-            batch=batch,
+            batch=models.joeynmt_batch(model, sources, None),
             min_output_length=length,
             max_output_length=length,
             beam_size=beam,
             beam_alpha=1.0,
         )
-        return (ids != pad).sum(axis=1).tolist()
+        return (ids != model.pad_index).sum(axis=1).tolist()
 
     return translate
 
@@ -194,7 +165,7 @@ def build_joeynmt(size: Size, setup: Setup) -> Translate:
 def build_opennmt(size: Size, setup: Setup) -> Translate:
     from onmt.translate import GNMTGlobalScorer, Translator
 
-    model, _, vocabularies = opennmt_model(size)
+    model, _, vocabularies = models.opennmt_model(size)
     model.eval().requires_grad_(False)
     _, pad, _, eos = range(4)
     scorer = GNMTGlobalScorer(0.0, 0.0, "none", "none")  # no length or coverage penalty
@@ -207,8 +178,8 @@ def build_opennmt(size: Size, setup: Setup) -> Translate:
         translator.beam_size = beam
         translator.min_length = translator.max_length = length
         batch = {"src": src[:, :, None], "srclen": (src != pad).sum(dim=1)}
-        found = translator.translate_batch(batch, attn_debug=False)
-        return [len(hypotheses[0]) for hypotheses in found["predictions"]]
+        results = translator.translate_batch(batch, attn_debug=False)
+        return [len(hypotheses[0]) for hypotheses in results["predictions"]]
 
     return translate
 
@@ -216,22 +187,22 @@ def build_opennmt(size: Size, setup: Setup) -> Translate:
 def build_fairseq(size: Size, setup: Setup) -> Translate:
     import torch
 
-    model, words = fairseq_model(size)
+    model, words = models.fairseq_model(size)
     model.eval()
-    from fairseq.sequence_generator import SequenceGenerator  # where fairseq_model has imported it
+    from fairseq.sequence_generator import SequenceGenerator  # after fairseq_model's import
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
         src = padded(sources, words.eos(), words.pad())
-        # eos is the last of the tokens, and these options do not count it
+        # The last token is eos, which the options do not count.
         generator = SequenceGenerator(
             [model], words, beam_size=beam, max_len_b=length - 1, min_len=length - 1
         )
         lengths = (src != words.pad()).sum(dim=1)
         with torch.no_grad():
-            found = generator.generate(
+            beams = generator.generate(
                 [model], {"net_input": {"src_tokens": src, "src_lengths": lengths}}
             )
-        return [len(hypotheses[0]["tokens"]) for hypotheses in found]
+        return [len(hypotheses[0]["tokens"]) for hypotheses in beams]
 
     return translate
 
@@ -241,7 +212,7 @@ def build_sockeye(size: Size, setup: Setup) -> Translate:
     from sockeye import constants
     from sockeye.beam_search import CandidateScorer, get_search_algorithm
 
-    model = sockeye_model(size, inference_only=True).eval().requires_grad_(False)
+    model = models.sockeye_model(size, inference_only=True).eval().requires_grad_(False)
     model.output_layer.bias[[constants.PAD_ID, constants.EOS_ID]] = -1e9
     searches: dict[tuple[int, bool], Any] = {}
 
@@ -260,47 +231,45 @@ def build_sockeye(size: Size, setup: Setup) -> Translate:
         src = padded(sources, constants.EOS_ID, constants.PAD_ID).int()
         lengths = (src != constants.PAD_ID).sum(dim=1)
         with torch.inference_mode():
-            found = searches[beam, greedy](
+            result = searches[beam, greedy](
                 src[:, :, None],
                 torch.stack((lengths, torch.zeros_like(lengths)), dim=1).int(),
                 restrict_lexicon=None,
                 max_output_lengths=torch.full((len(src),), length, dtype=torch.int32),
             )
-        return found.lengths.view(len(src), beam)[:, 0].tolist()  # the best comes first
+        return result.lengths.view(len(src), beam)[:, 0].tolist()  # the best comes first
 
     return translate
 
 
 class Engine(NamedTuple):
-    peer: str  # whose interpreter runs it: NAME of --python
-    packages: tuple[str, ...]  # what that interpreter must have
-    build: Callable[[Size, Setup], Translate]
+    toolkit: str  # its interpreter runs the engine: NAME in --python
+    build: Callable[..., Any]
     min_batch: int = 1
 
 
-def _ours(**options: Any) -> Engine:
-    return Engine("mt", ("mt.inference.incremental",), partial(build_mt, **options))
+def _mt(**options: Any) -> Engine:
+    return Engine("mt", partial(build_mt, **options))
 
 
 def _ctranslate2(compute_type: str, layout: str) -> Engine:
     build = partial(build_ctranslate2, compute_type=compute_type, layout=layout)
-    min_batch = 2 if layout.startswith("N") else 1
-    # transformers makes the model that is converted
-    return Engine("ctranslate2", ("ctranslate2", "transformers"), build, min_batch)
+    return Engine("ctranslate2", build, min_batch=2 if layout.startswith("N") else 1)
 
 
 ENGINES = {
-    "mt-float32": _ours(),
-    "mt-bfloat16": _ours(precision="bfloat16"),
-    "mt-int8": _ours(precision="int8"),
-    "mt-workers": _ours(workers=True)._replace(min_batch=2),
-    "transformers": Engine("transformers", ("transformers",), build_transformers),
+    "mt-float32": _mt(),
+    "mt-bfloat16": _mt(precision="bfloat16"),
+    "mt-int8": _mt(precision="int8"),
+    "mt-workers": _mt(workers=True)._replace(min_batch=2),
+    "transformers": Engine("transformers", build_transformers),
     REFERENCE: _ctranslate2("float32", "1xN"),
     "ctranslate2-int8-1x1": _ctranslate2("int8", "1x1"),
     "ctranslate2-int8-1xN": _ctranslate2("int8", "1xN"),
     "ctranslate2-int8-Nx1": _ctranslate2("int8", "Nx1"),
-    "joeynmt": Engine("joeynmt", ("joeynmt",), build_joeynmt),
-    "opennmt-py": Engine("opennmt-py", ("onmt",), build_opennmt),
-    "fairseq": Engine("fairseq", ("fairseq",), build_fairseq),
-    "sockeye": Engine("sockeye", ("sockeye",), build_sockeye),
+    "joeynmt": Engine("joeynmt", build_joeynmt),
+    "opennmt-py": Engine("opennmt-py", build_opennmt),
+    "fairseq": Engine("fairseq", build_fairseq),
+    "sockeye": Engine("sockeye", build_sockeye),
 }
+TOOLKITS = sorted({engine.toolkit for engine in ENGINES.values()})

@@ -1,34 +1,24 @@
-"""Every export of a model: proved, weighed and timed beside our own engine.
+"""Every export of a model: its parity, size and speed, side by side with mt.
 
-python scripts/benchmark_exports.py everyday --output results/exports.json
+python scripts/benchmarks/benchmark_exports.py everyday --output results/exports.json
 
-`mt.export` writes each and leaves what its parity gate found. Then all engines translate the same
-sentences of the phrasebook's test split greedily, in this process, on the CPU, an operation on
-one thread unless --threads says otherwise: every eighth sentence one at a time, and 64 of like
-length at a time. Medians of interleaved rounds, in sentences a second.
+`mt.export` writes each export and returns the results of its parity gate. Then all engines
+translate the same sentences of the phrasebook's test split greedily, in this process, on the CPU,
+with one thread in each operation unless --threads says otherwise: every eighth sentence one at a
+time, and all sentences in batches of 64 of similar length. The rates are medians of interleaved
+rounds, in sentences a second.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarking import (
-    Meter,
-    Sample,
-    command_line,
-    disturbed,
-    machine,
-    say,
-    table,
-    typical,
-    versions,
-)
+from benchmarking import Meter, Sample, say, versions
+from reporting import new_report, table, typical, write_report
 
 from mt.data import phrasebook
 from mt.export import __main__
@@ -47,49 +37,57 @@ ROUNDS = 5
 Greedy = Callable[[list[list[int]]], object]
 
 
-def write(model: Path, folder: Path, form: str, precision: str) -> dict[str, Any]:
-    """What the parity gate found. ValueError where it does not open."""
+def export(model: Path, folder: Path, form: str, precision: str) -> dict[str, Any]:
+    """Write an export; returns the results of its parity gate. Raises ValueError if it fails."""
     arguments = [str(model), str(folder), "--to", form, "--precision", precision]
     return __main__.run(__main__.parse(arguments))
 
 
 def engines(model: Path, folders: dict[tuple[str, str], Path]) -> dict[str, Greedy]:
-    """Name -> what translates a batch of ids greedily."""
-    found: dict[str, Greedy] = {}
+    """For each name, a function that translates a batch of ids greedily."""
+    functions: dict[str, Greedy] = {}
     for precision in ("float32", "bfloat16", "int8"):
-        found[f"mt, {precision}"] = ours(Translator.load(model, "cpu", precision, workers=1))
+        functions[f"mt, {precision}"] = mt_greedy(
+            Translator.load(model, "cpu", precision, workers=1)
+        )
     for (form, precision), folder in folders.items():
-        one = {"workers": 1} if form == "ctranslate2" else {}
-        found[f"{form}, {precision}"] = __main__.engine_of(form).Engine(folder, **one).greedy
-    return found
+        options = {"workers": 1} if form == "ctranslate2" else {}
+        functions[f"{form}, {precision}"] = (
+            __main__.engine_of(form).Engine(folder, **options).greedy
+        )
+    return functions
 
 
-def ours(translator: Translator) -> Greedy:
+def mt_greedy(translator: Translator) -> Greedy:
     options = SearchOptions(beam_size=1)
     return lambda ids: translator.search(ids, options, [[] for _ in ids])
 
 
 def batches(ids: list[list[int]], size: int) -> list[list[list[int]]]:
-    alike = sorted(ids, key=len)
-    return [alike[start : start + size] for start in range(0, len(alike), size)]
+    by_length = sorted(ids, key=len)
+    return [by_length[start : start + size] for start in range(0, len(by_length), size)]
 
 
 def measure(greedy: Greedy, work: Sequence[list[list[int]]]) -> Sample:
     with Meter() as meter:
         for batch in work:
             greedy(batch)
-    rate = sum(map(len, work)) / meter.seconds
-    return {"sentences_per_second": round(rate, 1), "disturbed": disturbed(meter.others)}
+    return {
+        "sentences_per_second": round(sum(map(len, work)) / meter.seconds, 1),
+        "disturbed": meter.load()["disturbed"],
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="model folder, `everyday` or `latest`")
-    parser.add_argument("--sentences", type=int, default=256, help="of 64 at a time (default 256)")
-    parser.add_argument("--threads", type=int, default=1, help="of an operation (default 1)")
+    parser.add_argument(
+        "--sentences", type=int, default=256, help="translated in batches (default 256)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="in each operation (default 1)")
     parser.add_argument("--output", type=Path, required=True, help="JSON")
     args = parser.parse_args(argv)
-    return console.status("benchmark_exports", lambda: run(args))
+    return console.exit_status("benchmark_exports", lambda: run(args))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -98,51 +96,48 @@ def run(args: argparse.Namespace) -> None:
         folders, parity = {}, {}
         for form, precision in FORMS:
             folders[form, precision] = Path(scratch) / f"{form}-{precision}"
-            found = write(model, folders[form, precision], form, precision)
-            parity[f"{form}, {precision}"] = found
-            say(f"{form}, {precision}:", {k: v for k, v in found.items() if k != "model_sha256"})
+            gate = export(model, folders[form, precision], form, precision)
+            parity[f"{form}, {precision}"] = gate
+            say(f"{form}, {precision}:", {k: v for k, v in gate.items() if k != "model_sha256"})
         sources = [source for source, _ in phrasebook.load("test")[: args.sentences]]
         ids = Translator.load(model, "cpu").tokenizer.encode(sources)
-        some = ids[:: max(1, len(ids) // 32)]
-        works = {"one at a time": batches(some, 1), f"{BATCH} at a time": batches(ids, BATCH)}
-        torch.set_num_threads(args.threads)  # which CTranslate2 may have changed
-        samples: dict[str, dict[str, list[Sample]]] = {}
-        known = engines(model, folders)
-        for round_ in range(ROUNDS + 1):  # the first warms up
-            for name, greedy in known.items():
-                for what, work in works.items():
+        few = ids[:: max(1, len(ids) // 32)]
+        works = {"one at a time": batches(few, 1), f"{BATCH} at a time": batches(ids, BATCH)}
+        torch.set_num_threads(args.threads)  # CTranslate2 may have changed it
+        functions = engines(model, folders)
+        samples: dict[str, dict[str, list[Sample]]] = {
+            name: {kind: [] for kind in works} for name in functions
+        }
+        for number in range(ROUNDS + 1):
+            for name, greedy in functions.items():
+                for kind, work in works.items():
                     sample = measure(greedy, work)
-                    if round_:
-                        samples.setdefault(name, {}).setdefault(what, []).append(sample)
+                    if number > 0:  # the first round warms up
+                        samples[name][kind].append(sample)
     rates = {
-        name: {what: typical(each, "sentences_per_second") for what, each in kinds.items()}
+        name: {kind: typical(group, "sentences_per_second") for kind, group in kinds.items()}
         for name, kinds in samples.items()
     }
     rows = []
-    own = {"bytes": sum(f.stat().st_size for f in model.iterdir())}
-    for name, rate in rates.items():
-        found = parity.get(name, own)
-        equal = found.get("equal greedy outputs")
+    model_bytes = sum(f.stat().st_size for f in model.iterdir())
+    for name, kinds in rates.items():
+        gate = parity.get(name, {"bytes": model_bytes})
+        equal = gate.get("equal greedy outputs")
         rows.append([
             name,
-            f"{found['bytes'] / 1e6:.1f}",
-            *(f"{each['median']:,.0f}" for each in rate.values()),
-            "" if equal is None else f"{equal:,} of {found['sentences']:,}",
-            found.get("BLEU of the export", ""),
+            f"{gate['bytes'] / 1e6:.1f}",
+            *(f"{rate['median']:,.0f}" for rate in kinds.values()),
+            "" if equal is None else f"{equal:,} of {gate['sentences']:,}",
+            gate.get("BLEU of the export", ""),
         ])  # fmt: skip
-    report = {
-        "date": date.today().isoformat(),
-        "command": command_line(),
-        "machine": machine(),
-        "threads": args.threads,
-        "versions": versions(["torch", "ctranslate2", "transformers", "onnxruntime"]),
-        "model_sha256": checkpoint.digest(model),
-        "bytes of the model": own["bytes"],
-        "parity": parity,
-        "sentences a second": rates,
-    }
-    args.output.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(["engine", "MB", *works, "greedy outputs that are ours", "BLEU"], rows))
+    report = new_report(
+        threads=args.threads,
+        versions=versions(["torch", "ctranslate2", "transformers", "onnxruntime"]),
+        model_sha256=checkpoint.digest(model),
+    )
+    report |= {"bytes of the model": model_bytes, "parity": parity, "sentences a second": rates}
+    write_report(args.output, report)
+    print(table(["engine", "MB", *works, "greedy outputs equal to mt's", "BLEU"], rows))
 
 
 if __name__ == "__main__":

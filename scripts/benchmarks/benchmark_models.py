@@ -1,24 +1,34 @@
-"""The models of the peers that the benchmarks measure, each built as its own project builds it.
+"""The models of other toolkits that the benchmarks measure, each built as its toolkit builds it.
 
 All have the same sizes, random weights, one embedding for source, target and output, and
-sinusoids. The peers' own interpreters read this file too: at its top it imports nothing but
-Python's own.
+sinusoids. The interpreters of these toolkits import this file too. Its top therefore imports
+nothing but the standard library.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3  # wherever a peer lets us choose
+PAD, UNK, BOS, EOS = 0, 1, 2, 3  # where the toolkit lets us choose
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-FIRST_WORD = 10  # no peer has a special id from here on
+FIRST_WORD = 10  # from here on, no toolkit has a special id
+PACKAGES = {  # what the interpreter of each toolkit must have, by its name in --python
+    "mt": ("mt",),
+    "nn.Transformer": ("torch",),
+    "transformers": ("transformers",),
+    "ctranslate2": ("ctranslate2", "transformers"),  # transformers makes the model to convert
+    "joeynmt": ("joeynmt",),
+    "opennmt-py": ("onmt",),
+    "fairseq": ("fairseq",),
+    "sockeye": ("sockeye",),
+}
 
 
 class Size(NamedTuple):
     d_model: int
     d_ff: int
     heads: int
-    layers: int  # of the encoder, and as many of the decoder
+    layers: int  # in the encoder, and as many in the decoder
     vocabulary: int
 
 
@@ -27,7 +37,7 @@ SIZES = {"small": Size(256, 1024, 4, 3, 8000), "base": Size(512, 2048, 8, 6, 320
 
 
 def padded(sources: Sequence[Sequence[int]], eos: int, pad: int) -> Any:
-    """Ids of each sentence -> a tensor [B, S] of them with eos behind, then padding."""
+    """Ids of each sentence -> a tensor [B, S]: the ids, eos, padding."""
     import torch
 
     width = max(map(len, sources)) + 1
@@ -35,7 +45,7 @@ def padded(sources: Sequence[Sequence[int]], eos: int, pad: int) -> Any:
 
 
 def word(token: int) -> str:
-    """The name of an id in vocabularies of words, which is what some peers want."""
+    """The name of an id, for toolkits that want a vocabulary of words."""
     return SPECIAL[token] if token < len(SPECIAL) else f"t{token}"
 
 
@@ -68,7 +78,7 @@ def marian(size: Size, positions: int = 512) -> Any:
 
 
 def joeynmt_drops_as_the_paper(model: Any) -> None:
-    """Leave dropout on the embeddings and on what sublayers give, and take it from elsewhere."""
+    """Keep dropout on the embeddings and on the sublayers' outputs; set every other one to 0."""
     import torch
     from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
 
@@ -81,7 +91,7 @@ def joeynmt_drops_as_the_paper(model: Any) -> None:
 
 
 def joeynmt_model(size: Size, dropout: float = 0.0) -> Any:
-    """With unk, pad, bos and eos from 0 to 3, an order that Joey NMT prescribes."""
+    """The ids of unk, pad, bos and eos are 0 to 3, in the order that Joey NMT prescribes."""
     from types import SimpleNamespace
 
     from joeynmt.model import build_model
@@ -92,7 +102,7 @@ def joeynmt_model(size: Size, dropout: float = 0.0) -> Any:
     for name, token in (("unk", "<unk>"), ("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>")):
         special[f"{name}_token"] = token
     vocabulary = Vocabulary([], SimpleNamespace(**special, sep_token=None, sep_id=None))
-    # Its own method looks through the whole list for each new word: too slow at 32,000.
+    # Its own method searches the whole list for each new word, which is too slow for 32,000.
     vocabulary._itos += [word(i) for i in range(4, size.vocabulary)]
     side = {
         "type": "transformer",
@@ -115,8 +125,32 @@ def joeynmt_model(size: Size, dropout: float = 0.0) -> Any:
     return build_model(config, vocabulary, vocabulary)
 
 
+def joeynmt_batch(model: Any, sources: list[list[int]], targets: list[list[int]] | None) -> Any:
+    """A Batch to train on, or to translate where there are no ``targets``."""
+    import torch
+    from joeynmt.batch import Batch
+
+    bos, eos, pad = model.bos_index, model.eos_index, model.pad_index
+    src = padded(sources, eos, pad)
+    return Batch(
+        src=src,
+        src_length=(src != pad).sum(dim=1),
+        src_prompt_mask=None,
+        trg=targets and padded([[bos, *ids] for ids in targets], eos, pad),
+        trg_prompt_mask=None,
+        indices=torch.arange(len(src)),
+        device=src.device,
+        pad_index=pad,
+        eos_index=eos,
+        is_train=targets is not None,
+    )
+
+
 def opennmt_model(size: Size, more: str = "") -> tuple[Any, Any, Any]:
-    """Model, options and vocabularies, unk, pad, bos and eos being 0 to 3; ``more`` are options."""
+    """Model, options and vocabularies; ``more`` are options of its train.py.
+
+    The ids of unk, pad, bos and eos are 0 to 3.
+    """
     import pyonmttok
     from onmt.model_builder import build_model
     from onmt.opts import train_opts
@@ -146,12 +180,12 @@ def opennmt_model(size: Size, more: str = "") -> tuple[Any, Any, Any]:
 
 
 def fairseq_model(size: Size, **more: Any) -> tuple[Any, Any]:
-    """Model and dictionary; ``more`` are options of fairseq's."""
+    """Model and dictionary; ``more`` are options of fairseq."""
     import dataclasses
     from argparse import Namespace
     from types import SimpleNamespace
 
-    # fairseq 0.12 and its hydra have dataclasses as defaults of fields. From Python 3.11 on, a
+    # fairseq 0.12 and its Hydra use dataclasses as defaults of fields. From Python 3.11 on, a
     # default must be hashable.
     original = dataclasses.dataclass
     dataclasses.dataclass = partial(original, unsafe_hash=True)  # type: ignore[assignment]
@@ -183,14 +217,13 @@ def fairseq_model(size: Size, **more: Any) -> tuple[Any, Any]:
 
 
 def sockeye_model(size: Size, dropout: float = 0.0, inference_only: bool = False) -> Any:
-    """With dropout in the paper's two places."""
+    """Its dropout is in the paper's two places."""
     from sockeye import constants
     from sockeye.data_io import DataConfig
     from sockeye.encoder import EmbeddingConfig
     from sockeye.model import ModelConfig, SockeyeModel, initialize_parameters
     from sockeye.transformer import TransformerConfig
 
-    longest = 512
     layers = TransformerConfig(
         model_size=size.d_model,
         attention_heads=size.heads,
@@ -203,13 +236,13 @@ def sockeye_model(size: Size, dropout: float = 0.0, inference_only: bool = False
         positional_embedding_type=constants.FIXED_POSITIONAL_EMBEDDING,
         preprocess_sequence="",
         postprocess_sequence="drn",  # dropout, residual, norm
-        max_seq_len_source=longest,
-        max_seq_len_target=longest,
+        max_seq_len_source=512,
+        max_seq_len_target=512,
         depth_key_value=size.d_model,
     )
     embedding = EmbeddingConfig(size.vocabulary, size.d_model, dropout=0.0)
     config = ModelConfig(
-        config_data=DataConfig(None, longest, longest, num_source_factors=1, num_target_factors=1),
+        config_data=DataConfig(None, 512, 512, num_source_factors=1, num_target_factors=1),
         vocab_source_size=size.vocabulary,
         vocab_target_size=size.vocabulary,
         config_embed_source=embedding,
@@ -220,6 +253,6 @@ def sockeye_model(size: Size, dropout: float = 0.0, inference_only: bool = False
     )
     model = SockeyeModel(config, inference_only=inference_only)
     model.apply(initialize_parameters)
-    # apply() does not reach inside a compiled layer, whose bias is what the memory held
+    # apply() does not reach into a compiled layer, whose bias is uninitialised memory
     model.output_layer.bias.data.zero_()
     return model

@@ -1,38 +1,28 @@
 """The training steps that `benchmark_train.py` measures, each as its own project takes it.
 
-`benchmark_train.py` says what is equal and what is not, and is what to run. The peers' own
-interpreters read this file too: at its top it imports nothing but Python's own.
+Run `benchmark_train.py`, which also says what is equal and what is not. The interpreters of other
+toolkits import this file too. Its top therefore imports nothing but the standard library.
 
-Each builder gives a function that trains on batches in turn and calls back after every step. Ours
-is Lightning's loop, the others' their own step in a plain one; all make tensors from lists of ids
-within the step.
+Each builder returns a function that trains on batches in turn and reports the loss after every
+step. mt uses Lightning's loop, every other toolkit its own step in a plain loop. All make their
+tensors from lists of ids within the step.
 """
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from benchmark_models import (
-    BOS,
-    EOS,
-    PAD,
-    Pairs,
-    Size,
-    fairseq_model,
-    joeynmt_drops_as_the_paper,
-    joeynmt_model,
-    marian,
-    opennmt_model,
-    padded,
-    sockeye_model,
-)
+import benchmark_models as models
+from benchmark_models import BOS, EOS, PAD, Pairs, Size, padded
 
-DROPOUT = 0.1
-EPS_LS = 0.1
-LEARNING_RATE = 3e-4  # the peers'; ours has its schedule
+DROPOUT, EPS_LS = 0.1, 0.1
+LEARNING_RATE = 3e-4  # of the other toolkits; mt has its schedule
 
-After = Callable[[Any], None]  # gets a step's loss for each target token, maybe still a tensor
+After = Callable[[Any], None]  # gets a step's loss for each target token, perhaps as a tensor
 Train = Callable[[Sequence[Pairs], After], None]
 
 
@@ -51,9 +41,9 @@ def sides(pairs: Pairs) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def shifted(targets: list[list[int]], bos: int, eos: int, pad: int) -> tuple[Any, Any]:
-    """What the decoder sees and what it should say, both [B, T]."""
-    both = padded([[bos, *ids] for ids in targets], eos, pad)
-    return both[:, :-1].masked_fill(both[:, 1:] == pad, pad), both[:, 1:].contiguous()
+    """The decoder's inputs and its labels, both [B, T]."""
+    ids = padded([[bos, *target] for target in targets], eos, pad)
+    return ids[:, :-1].masked_fill(ids[:, 1:] == pad, pad), ids[:, 1:].contiguous()
 
 
 def autocast(device: str, precision: str) -> Any:
@@ -62,13 +52,11 @@ def autocast(device: str, precision: str) -> Any:
     return torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
 
 
-# ------------------------------------------------------------------------------------------ ours
+# -------------------------------------------------------------------------------------------- mt
 
 
-def our_module(size: Size, **options: Any) -> Any:
-    """TranslationModule of a size, untrained, for ids alone; ``options`` are its own."""
-    from types import SimpleNamespace
-
+def mt_module(size: Size, **options: Any) -> Any:
+    """An untrained TranslationModule of a size that takes ids, with further ``options``."""
     from mt.training.lightning_module import TranslationModule
 
     tokenizer: Any = SimpleNamespace(vocab_size=size.vocabulary, encode=lambda _: [])
@@ -78,32 +66,25 @@ def our_module(size: Size, **options: Any) -> Any:
 
 
 def build_mt(size: Size, device: str, precision: str, compiled: bool = False) -> Train:
-    """Lightning's loop as `mt.train` has it: its Trainer, with its loggers and configuration."""
+    """mt.train's loop: Lightning's Trainer with the loggers and the configuration of mt.train."""
     from mt.training.malloc import tune_malloc_for_setup
 
     tune_malloc_for_setup()  # as mt.train does
-    module = our_module(size)
+    module = mt_module(size)
     if compiled:
         module.compile_layers()
-
-    def train(batches: Sequence[Pairs], after: After) -> None:
-        fit(module, batches, after, device, precision)
-
-    return train
+    return partial(fit, module, device=device, precision=precision)
 
 
 def fit(module: Any, batches: Sequence[Pairs], after: After, device: str, precision: str) -> None:
-    """Trainer.fit on these batches, collated as they are asked for."""
-    import tempfile
-    from pathlib import Path
-
+    """Trainer.fit on these batches, which are collated when the loop asks for them."""
     import numpy as np
     import pytorch_lightning as pl
-    from omegaconf import DictConfig, OmegaConf
+    from omegaconf import OmegaConf
     from torch.utils.data import DataLoader, Dataset
 
     from mt.data.batch_sampler import Batch, collate
-    from mt.train import _trainer
+    from mt.training.setup import make_trainer
     from mt.utils import hydra_app
 
     arrays = [[[np.array(ids) for ids in side] for side in sides(pairs)] for pairs in batches]
@@ -125,29 +106,30 @@ def fit(module: Any, batches: Sequence[Pairs], after: After, device: str, precis
         def on_train_batch_end(self, *arguments: Any) -> None:
             _trainer, _module, outputs, _batch, number = arguments
             tokens = sum(len(tgt) + 1 for _, tgt in batches[number])
-            after(outputs["loss"].detach() / tokens)  # of a sum, and of one micro-batch a step
+            after(outputs["loss"].detach() / tokens)  # a sum over the only micro-batch
 
-    cfg = OmegaConf.load(Path(hydra_app.CONF) / "train.yaml")
-    assert isinstance(cfg, DictConfig)
-    cfg.trainer.max_steps = len(batches)
-    cfg.trainer.accelerator = "gpu" if device == "cuda" else "cpu"
-    cfg.trainer.devices = 1
-    cfg.trainer.precision = {"float32": "32-true", "bfloat16": "bf16-mixed"}[precision]
+    cfg: Any = OmegaConf.load(Path(hydra_app.CONF) / "train.yaml")
+    settings = {
+        **cfg.trainer,
+        "max_steps": len(batches),
+        "accelerator": "gpu" if device == "cuda" else "cpu",
+        "devices": 1,
+        "precision": {"float32": "32-true", "bfloat16": "bf16-mixed"}[precision],
+    }
     with tempfile.TemporaryDirectory(prefix="benchmark") as folder:
-        trainer = _trainer(cfg, Path(folder), [Call()])
-        trainer.fit(module, Data())
+        make_trainer(settings, Path(folder), [Call()]).fit(module, Data())
 
 
-# ------------------------------------------------------------------------------------- the peers
+# ------------------------------------------------------------------------------- other toolkits
 
 
 def build_transformers(size: Size, device: str, precision: str) -> Train:
-    """As its Trainer does it by default: fused AdamW, gradients clipped to a norm of 1."""
+    """Does what its Trainer does by default: fused AdamW, gradients clipped to a norm of 1."""
     import torch
     from transformers.trainer_pt_utils import LabelSmoother
 
-    # Its dropout of attention and activation is 0 by default, its other dropout 0.1.
-    model = marian(size).train().to(device)
+    # By default, its dropout is 0 on attention and activations, and 0.1 elsewhere.
+    model = models.marian(size).train().to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), LEARNING_RATE, (0.9, 0.98), 1e-9, weight_decay=0, fused=True
     )
@@ -174,15 +156,15 @@ def build_transformers(size: Size, device: str, precision: str) -> Train:
     return loop(step)
 
 
-def build_nn_transformer(size: Size, device: str, precision: str) -> Train:
-    """torch.nn.Transformer as tutorials use it, with the paper's embeddings and its dropout."""
+def build_torch(size: Size, device: str, precision: str) -> Train:
+    """torch.nn.Transformer as tutorials use it, with the paper's embeddings and dropout."""
     import torch
     from torch import nn
 
     model = nn.Transformer(
         size.d_model, size.heads, size.layers, size.layers, size.d_ff, DROPOUT, batch_first=True
     )
-    model.encoder.norm = model.decoder.norm = None  # the paper has none behind the layers
+    model.encoder.norm = model.decoder.norm = None  # the paper has no final norms
     for layer in [*model.encoder.layers, *model.decoder.layers]:
         layer.dropout.p = 0.0  # inside the feed-forward network
         layer.self_attn.dropout = 0.0
@@ -195,8 +177,8 @@ def build_nn_transformer(size: Size, device: str, precision: str) -> Train:
         torch.arange(0, size.d_model, 2) * (-math.log(10000.0) / size.d_model)
     )
     encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).to(device)
-    both = nn.ModuleList((model, embedding)).train().to(device)
-    optimizer = torch.optim.Adam(both.parameters(), LEARNING_RATE, (0.9, 0.98), 1e-9)
+    modules = nn.ModuleList((model, embedding)).train().to(device)
+    optimizer = torch.optim.Adam(modules.parameters(), LEARNING_RATE, (0.9, 0.98), 1e-9)
     criterion = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=EPS_LS)
 
     def embed(ids: Any) -> Any:
@@ -228,13 +210,11 @@ def build_nn_transformer(size: Size, device: str, precision: str) -> Train:
 
 
 def build_fairseq(size: Size, device: str, precision: str) -> Train:
-    """In the order of its Trainer: gradients over tokens, their norm (no clipping), its Adam."""
-    from types import SimpleNamespace
-
-    model, words = fairseq_model(
+    """Keeps the order of its Trainer: gradients over tokens, norm (no clipping), its Adam."""
+    model, words = models.fairseq_model(
         size, dropout=DROPOUT, attention_dropout=0.0, activation_dropout=0.0
     )
-    # where fairseq_model has imported it
+    # after fairseq_model, which makes fairseq importable
     from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
     from fairseq.optim.adam import FairseqAdam
 
@@ -275,34 +255,18 @@ def build_fairseq(size: Size, device: str, precision: str) -> Train:
 
 
 def build_joeynmt(size: Size, device: str, precision: str) -> Train:
-    """In the order of its TrainManager, which counts correct tokens too; no clipping."""
-    import torch
-    from joeynmt.batch import Batch
+    """Keeps the order of its TrainManager, which counts correct tokens too; no clipping."""
     from joeynmt.builders import build_optimizer
 
-    model = joeynmt_model(size, DROPOUT)
+    model = models.joeynmt_model(size, DROPOUT)
     model.loss_function = ("crossentropy", EPS_LS)
     model.train()
-    joeynmt_drops_as_the_paper(model)
+    models.joeynmt_drops_as_the_paper(model)
     adam = {"optimizer": "adam", "learning_rate": LEARNING_RATE, "adam_betas": [0.9, 0.98]}
     optimizer = build_optimizer(adam, model.parameters())
-    bos, eos, pad = model.bos_index, model.eos_index, model.pad_index
 
     def step(pairs: Pairs) -> Any:
-        sources, targets = sides(pairs)
-        src = padded(sources, eos, pad)
-        batch = Batch(
-            src=src,
-            src_length=(src != pad).sum(dim=1),
-            src_prompt_mask=None,
-            trg=padded([[bos, *ids] for ids in targets], eos, pad),
-            trg_prompt_mask=None,
-            indices=torch.arange(len(src)),
-            device=src.device,
-            pad_index=pad,
-            eos_index=eos,
-            is_train=True,
-        )
+        batch = models.joeynmt_batch(model, *sides(pairs))
         batch.sort_by_src_length()
         loss, _, _, correct = model(return_type="loss", **vars(batch))
         loss = batch.normalize(loss, normalization="tokens", n_gpu=0, n_accumulation=1)
@@ -318,12 +282,12 @@ def build_joeynmt(size: Size, device: str, precision: str) -> Train:
 
 
 def build_opennmt(size: Size, device: str, precision: str) -> Train:
-    """In the order of its Trainer; its Optimizer clips to a norm of 5, its default."""
+    """Keeps the order of its Trainer; its Optimizer clips to a norm of 5, the default."""
     from onmt.modules.position_ffn import PositionwiseFeedForward
     from onmt.utils.loss import LossCompute
     from onmt.utils.optimizers import Optimizer
 
-    model, options, vocabularies = opennmt_model(
+    model, options, vocabularies = models.opennmt_model(
         size,
         f"--dropout {DROPOUT} --attention_dropout 0 --label_smoothing {EPS_LS} --optim adam "
         f"--adam_beta2 0.998 --learning_rate {LEARNING_RATE}",
@@ -331,7 +295,7 @@ def build_opennmt(size: Size, device: str, precision: str) -> Train:
     model.train()
     for module in model.modules():
         if isinstance(module, PositionwiseFeedForward):
-            module.dropout_1.p = 0.0  # inside; dropout_2 is the sublayer's
+            module.dropout_1.p = 0.0  # dropout_2 is the one on the sublayer's output
     optimizer = Optimizer.from_opt(model, options)
     criterion = LossCompute.from_opts(options, model, vocabularies["tgt"])
     criterion.train()
@@ -355,14 +319,14 @@ def build_opennmt(size: Size, device: str, precision: str) -> Train:
 
 
 def build_sockeye(size: Size, device: str, precision: str) -> Train:
-    """In the order of its EarlyStoppingTrainer, traced as there; no clipping."""
+    """Keeps the order of its EarlyStoppingTrainer, which traces the model too; no clipping."""
     import torch
     from sockeye import constants
     from sockeye.loss import CrossEntropyLoss
     from sockeye.optimizers import OptimizerConfig, get_optimizer
     from sockeye.training import ModelWithLoss
 
-    model = sockeye_model(size, DROPOUT).train()
+    model = models.sockeye_model(size, DROPOUT).train()
     config = OptimizerConfig("adam", running_on_gpu=False, lr=LEARNING_RATE, betas=(0.9, 0.98))
     make, settings, zeroing = get_optimizer(config)
     optimizer = make(model.parameters(), **settings)
@@ -396,37 +360,30 @@ def build_sockeye(size: Size, device: str, precision: str) -> Train:
 
 
 class Engine(NamedTuple):
-    peer: str  # whose interpreter runs it: NAME of --python
-    packages: tuple[str, ...]  # what that interpreter must have
+    toolkit: str  # its interpreter runs the engine: NAME in --python
     builder: Callable[..., Train]
     precision: str = "float32"
-    on_gpu: bool = False  # whether it is driven there, too
+    on_gpu: bool = False  # whether the benchmark supports it on a GPU
     compiled: bool = False
 
     def build(self, size: Size, device: str) -> Train:
         return self.builder(size, device, self.precision)
 
 
-_OURS = Engine("mt", ("mt.train",), build_mt, on_gpu=True)
-_HF = Engine("transformers", ("transformers",), build_transformers, on_gpu=True)
-_NN = Engine("nn.Transformer", ("torch",), build_nn_transformer, on_gpu=True)
-_FAIRSEQ = Engine("fairseq", ("fairseq",), build_fairseq)
-
 REFERENCE = "transformers-bfloat16"
 COMPILED = "mt-compiled-bfloat16"
 ENGINES = {
-    "mt-float32": _OURS,
-    "mt-bfloat16": _OURS._replace(precision="bfloat16"),
-    COMPILED: _OURS._replace(
-        precision="bfloat16", compiled=True, builder=partial(build_mt, compiled=True)
-    ),
-    "transformers-float32": _HF,
-    REFERENCE: _HF._replace(precision="bfloat16"),
-    "nn.Transformer-float32": _NN,
-    "nn.Transformer-bfloat16": _NN._replace(precision="bfloat16"),
-    "fairseq-float32": _FAIRSEQ,
-    "fairseq-bfloat16": _FAIRSEQ._replace(precision="bfloat16"),
-    "joeynmt-float32": Engine("joeynmt", ("joeynmt",), build_joeynmt),
-    "opennmt-py-float32": Engine("opennmt-py", ("onmt",), build_opennmt),
-    "sockeye-float32": Engine("sockeye", ("sockeye",), build_sockeye),
+    "mt-float32": Engine("mt", build_mt, on_gpu=True),
+    "mt-bfloat16": Engine("mt", build_mt, "bfloat16", on_gpu=True),
+    COMPILED: Engine("mt", partial(build_mt, compiled=True), "bfloat16", True, compiled=True),
+    "transformers-float32": Engine("transformers", build_transformers, on_gpu=True),
+    REFERENCE: Engine("transformers", build_transformers, "bfloat16", on_gpu=True),
+    "nn.Transformer-float32": Engine("nn.Transformer", build_torch, on_gpu=True),
+    "nn.Transformer-bfloat16": Engine("nn.Transformer", build_torch, "bfloat16", on_gpu=True),
+    "fairseq-float32": Engine("fairseq", build_fairseq),
+    "fairseq-bfloat16": Engine("fairseq", build_fairseq, "bfloat16"),
+    "joeynmt-float32": Engine("joeynmt", build_joeynmt),
+    "opennmt-py-float32": Engine("opennmt-py", build_opennmt),
+    "sockeye-float32": Engine("sockeye", build_sockeye),
 }
+TOOLKITS = sorted({engine.toolkit for engine in ENGINES.values()})

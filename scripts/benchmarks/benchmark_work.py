@@ -1,6 +1,7 @@
 """What a worker of `benchmark_train.py` measures: sentences, their operations, steps, products.
 
-The peers' interpreters read this file too: at its top it imports nothing but Python's own.
+The interpreters of other toolkits import this file too. Its top therefore imports nothing but the
+standard library.
 """
 
 import math
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import benchmark_models
 from benchmark_models import FIRST_WORD, Pairs, Size
 from benchmark_steps import ENGINES
-from benchmarking import Meter, Sample, disturbed
+from benchmarking import Meter, Sample
 
 SIZES = {
     **benchmark_models.SIZES,
@@ -28,9 +29,9 @@ LONGEST = 250  # tokens
 
 
 def draw_batches(vocabulary: int, max_tokens: int, count: int) -> list[Pairs]:
-    """Random sentence pairs with the lengths of a corpus, in batches of like lengths.
+    """Random sentence pairs with the lengths of a corpus, in batches of similar lengths.
 
-    So most projects make them; ours, which pads but within attention, mixes lengths in training.
+    Most toolkits batch like this. mt pads in attention only, and mixes lengths in training.
     """
     import numpy as np
 
@@ -52,13 +53,13 @@ def draw_batches(vocabulary: int, max_tokens: int, count: int) -> list[Pairs]:
 
 
 class Work(NamedTuple):
-    """Positions, eos counted, and how often one looks at another; padding not."""
+    """Positions, and pairs of positions that attention compares, with eos and without padding."""
 
     src_tokens: int
     tgt_tokens: int
-    src_pairs: int  # each position of a source at each
-    tgt_pairs: int  # each position of a target at those up to itself
-    cross_pairs: int  # each position of a target at each of its source
+    src_pairs: int  # every source position with every source position
+    tgt_pairs: int  # every target position with those up to itself
+    cross_pairs: int  # every target position with every source position
 
     @property
     def tokens(self) -> int:
@@ -77,7 +78,7 @@ def work_in(batches: Sequence[Pairs]) -> Work:
 
 
 def padding(batches: Sequence[Pairs]) -> float:
-    """The share of padding in the rectangles of a batch's two sides."""
+    """The share of padding if both sides of each batch are padded to rectangles."""
     cells = sum(
         len(pairs) * (max(len(s) for s, _ in pairs) + max(len(t) for _, t in pairs) + 2)
         for pairs in batches
@@ -88,14 +89,15 @@ def padding(batches: Sequence[Pairs]) -> float:
 def step_flops(size: Size, work: Work) -> int:
     """Floating-point operations of the matrix products that steps need, forward and backward.
 
-    Multiply-adds forward, with d = d_model and f = d_ff:
-    * a source position in each layer: 4 d² (W_Q, W_K, W_V, W_O) + 2 d f (the feed-forward's two),
-      and 2 d² in each layer of the decoder (W_K, W_V over the memory);
-    * a target position in each layer: 4 d² + 2 d² (W_Q and W_O over the memory) + 2 d f;
-    * a position that looks at another, in each layer: 2 d (Q K^T, and the sum of V);
-    * a target position once: d V, the logits.
-    A multiply-add is two operations, and backward has two products, for the gradients of input and
-    weight, where forward has one: times 2, times 3. Everything else, a look-up among it, is 0.
+    Multiply-adds of the forward pass, where d is d_model, f is d_ff and V is the vocabulary size:
+    * each source position in each layer: 4 d² (W_Q, W_K, W_V, W_O) + 2 d f (feed-forward network),
+      and 2 d² in each layer of the decoder (W_K and W_V of its cross-attention);
+    * each target position in each layer: 4 d² + 2 d² (W_Q and W_O of cross-attention) + 2 d f;
+    * each pair of positions in each layer: 2 d (Q K^T and the sum of values);
+    * each target position once: d V (the logits).
+    A multiply-add is two operations. For each product of the forward pass, the backward pass has
+    two, for the gradients of input and weight. The total is therefore multiplied by 2 and by 3.
+    Everything else, such as looking up embeddings, counts 0.
     """
     d, f, N = size.d_model, size.d_ff, size.layers
     forward = work.src_tokens * N * (6 * d * d + 2 * d * f)
@@ -105,26 +107,41 @@ def step_flops(size: Size, work: Work) -> int:
 
 
 def dropout_elements(size: Size, work: Work) -> int:
-    """Those in the paper's two places, at real positions: (5.4)."""
+    """Elements in the paper's two places (section 5.4), without padding."""
     places = work.src_tokens * (1 + 2 * size.layers) + work.tgt_tokens * (1 + 3 * size.layers)
     return places * size.d_model
 
 
 def products(size: Size) -> dict[tuple[int, int], int]:
-    """The weights [k, m] that positions are multiplied by in a step forward, and how often."""
+    """The shapes [k, m] of the forward pass's weights, and how many products each has."""
     d, f, N = size.d_model, size.d_ff, size.layers
-    stacked = {(d, 3 * d): 2 * N, (d, 2 * d): N, (d, d): 4 * N}
-    return {**stacked, (d, f): 2 * N, (f, d): 2 * N, (d, size.vocabulary): 1}
+    attention = {(d, 3 * d): 2 * N, (d, 2 * d): N, (d, d): 4 * N}  # W_QKV, W_KV, W_Q and W_O
+    return {**attention, (d, f): 2 * N, (f, d): 2 * N, (d, size.vocabulary): 1}
+
+
+def describe_work(size: Size, batches: Sequence[Pairs], warm: int) -> dict[str, Any]:
+    """Facts of the batches that are timed: all but the first ``warm`` and the last."""
+    timed = batches[warm:-1]
+    work = work_in(timed)
+    flops = step_flops(size, work)
+    return {
+        "size": size._asdict(),
+        "timed": work._asdict(),
+        "flops_per_step": round(flops / len(timed)),
+        "flops_per_token": flops / work.tokens,
+        "padding": round(padding(timed), 3),
+        "dropout_elements": dropout_elements(size, work_in(batches[-1:])),
+    }
 
 
 # ------------------------------------------------------------------------------------- measuring
 
 
-class Dropped:
+class DropoutCounter:
     """Counts the elements that dropout is applied to between ``start`` and ``stop``.
 
-    By the calls that torch's own dropout makes; our module, which draws in a way of its own, by
-    what goes through it. 0 where neither is seen, as inside a compiled model.
+    Counts the calls of torch's dropout, and the outputs of mt's dropout module, which draws in its
+    own way. Returns 0 if it sees neither, as inside a compiled model.
     """
 
     def start(self) -> None:
@@ -132,9 +149,9 @@ class Dropped:
 
         def count(module: Any, _: Any, output: Any) -> None:
             if type(module).__module__ == "mt.model.dropout":
-                self._ours += output.numel()
+                self._mt_elements += output.numel()
 
-        self._ours = 0
+        self._mt_elements = 0
         self._hook = torch.nn.modules.module.register_module_forward_hook(count)
         activities = [torch.profiler.ProfilerActivity.CPU]
         self._profile = torch.profiler.profile(activities=activities, record_shapes=True)
@@ -143,26 +160,25 @@ class Dropped:
     def stop(self) -> int:
         self._profile.stop()
         self._hook.remove()
-        torchs = sum(
-            math.prod(call.input_shapes[0])
-            for call in self._profile.events()
-            if call.name == "aten::native_dropout"
-            or (call.name == "aten::bernoulli_" and not _within(call, "aten::native_dropout"))
+        outermost = (e for e in self._profile.events() if _parent(e) != "aten::native_dropout")
+        counted = ("aten::native_dropout", "aten::bernoulli_")
+        return self._mt_elements or sum(
+            math.prod(event.input_shapes[0]) for event in outermost if event.name in counted
         )
-        return self._ours or torchs
 
 
-def _within(call: Any, name: str) -> bool:
-    return call.cpu_parent is not None and call.cpu_parent.name == name
+def _parent(event: Any) -> str:
+    return event.cpu_parent.name if event.cpu_parent is not None else ""
 
 
-class Watch:
-    """Is called with every step's loss; clocks the steps behind ``warm``, then one's dropout."""
+class Stopwatch:
+    """Is called after every step: measures ``steps`` steps after the first ``warm``, then counts
+    the dropout of one more."""
 
     def __init__(self, warm: int, steps: int, device: str, count: bool = True) -> None:
         self.warm, self.steps, self.device, self.count = warm, steps, device, count
         self.losses: list[Any] = []
-        self.meter, self.dropped = Meter(), Dropped()
+        self.meter, self.dropout = Meter(), DropoutCounter()
         self.memory, self.elements = 0.0, 0
 
     def __call__(self, loss: Any) -> None:
@@ -176,9 +192,9 @@ class Watch:
             self.meter.__exit__(None, None, None)
             self.memory = peak_memory(self.device)
             if self.count:
-                self.dropped.start()
+                self.dropout.start()
         elif done == self.steps + 1 and self.count:
-            self.elements = self.dropped.stop()
+            self.elements = self.dropout.stop()
 
 
 def synchronize(device: str) -> None:
@@ -189,7 +205,7 @@ def synchronize(device: str) -> None:
 
 
 def peak_memory(device: str) -> float:
-    """Megabytes, of 10**6 bytes."""
+    """In megabytes of 10**6 bytes."""
     if device == "cuda":
         import torch
 
@@ -201,20 +217,20 @@ def peak_memory(device: str) -> float:
 def measure_engine(
     name: str, size: Size, batches: Sequence[Pairs], warm: int, device: str
 ) -> Sample:
-    """A sample of steps on all batches but the first ``warm`` and the last, which is for counting.
+    """A sample of steps on all batches but the first ``warm`` and the last, which counts dropout.
 
-    Raises ValueError when the loss of the untrained model says that it does something else.
+    Raises ValueError when the loss shows that the model does not start untrained, or diverges.
     """
     import torch
 
     torch.manual_seed(0)
     engine = ENGINES[name]
     steps = len(batches) - warm - 1
-    watch = Watch(warm, steps, device, count=not engine.compiled)
+    watch = Stopwatch(warm, steps, device, count=not engine.compiled)
     engine.build(size, device)(batches, watch)
     first, last = float(watch.losses[0]), float(watch.losses[-1])
     expected = math.log(size.vocabulary)
-    # Some give the divergence from the smoothed distribution, whose entropy is about 1.2 nats.
+    # Some report the divergence from the smoothed distribution, whose entropy is about 1.2 nats.
     if not 0.7 * expected < first < 1.4 * expected or not math.isfinite(last):
         raise ValueError(f"loss {first:.2f}, then {last:.2f}: not near {expected:.2f} at first")
     tokens = work_in(batches[warm:-1]).tokens
@@ -227,16 +243,15 @@ def measure_engine(
         "dropout_elements": watch.elements or None,
         "first_loss": round(first, 4),
         "last_loss": round(last, 4),
-        "others": watch.meter.others,
-        "disturbed": disturbed(watch.meter.others),
+        **watch.meter.load(),
     }
 
 
 def measure_matrices(size: Size, rows: int, device: str) -> Sample:
     """What torch.mm reaches for the products of ``rows`` positions, in 10**9 operations a second.
 
-    For each weight forward, for the gradient of the input and for the weight's; and for a step's
-    share of them all together.
+    Measures the forward pass of each weight, the gradient of its input and its own gradient; "all"
+    is the rate of a step, which has each product as often as ``products`` says.
     """
     import torch
 
@@ -245,7 +260,7 @@ def measure_matrices(size: Size, rows: int, device: str) -> Sample:
         for precision in ("float32", "bfloat16"):
             dtype = getattr(torch, precision)
             seconds = flops = 0.0
-            found = rates[precision] = {}
+            rates[precision] = {}
             for (k, m), count in products(size).items():
                 x = torch.randn(rows, k, dtype=dtype, device=device)
                 W = torch.randn(m, k, dtype=dtype, device=device)
@@ -253,15 +268,13 @@ def measure_matrices(size: Size, rows: int, device: str) -> Sample:
                 for a, b in ((x, W.T), (y, W), (y.T, x)):
                     took = median_seconds(partial(torch.mm, a, b), device)
                     operations = 2 * rows * k * m
-                    found[f"{a.shape[0]}x{a.shape[1]}x{b.shape[1]}"] = operations / took / 1e9
+                    shape = f"{a.shape[0]}x{a.shape[1]}x{b.shape[1]}"
+                    rates[precision][shape] = round(operations / took / 1e9, 1)
                     seconds += count * took
                     flops += count * operations
-            found["all"] = flops / seconds / 1e9
-    rounded = {p: {key: round(rate, 1) for key, rate in r.items()} for p, r in rates.items()}
-    about: Sample = {"others": meter.others, "disturbed": disturbed(meter.others)}
-    if device == "cuda":
-        about["gpu"] = torch.cuda.get_device_name()
-    return {"gflops_per_second": rounded, "rows": rows, **about}
+            rates[precision]["all"] = round(flops / seconds / 1e9, 1)
+    gpu = {"gpu": torch.cuda.get_device_name()} if device == "cuda" else {}
+    return {"gflops_per_second": rates, "rows": rows, **meter.load(), **gpu}
 
 
 def median_seconds(run: Callable[[], object], device: str) -> float:

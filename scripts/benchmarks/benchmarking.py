@@ -1,41 +1,39 @@
-"""What the benchmarks share: a sample's clock, other interpreters, medians, tables, pictures.
+"""Helpers that the benchmarks share: clocks, worker processes in other interpreters, options.
 
-The peers' interpreters read this file too: at its top it imports nothing but Python's own.
+The interpreters of other toolkits import this file too. Its top therefore imports nothing but the
+standard library.
 
-A sample is disturbed when other processes kept more than 0.15 cores busy meanwhile: threads that
-wait for each other suffer far more than their share. Medians leave such samples out where there
-are others.
+A sample is disturbed when other processes kept more than MAX_OTHERS cores busy meanwhile: threads
+that wait for each other suffer far more than their share. Medians leave disturbed samples out,
+unless all are disturbed.
 """
 
+import argparse
 import importlib.metadata
 import importlib.util
 import json
 import os
 import platform
-import re
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 MAX_OTHERS = 0.15  # cores that other processes may keep busy during a sample
-TIMEOUT = 900  # seconds for one process
+TIMEOUT = 900  # seconds that one worker may take
 
 Sample = dict[str, Any]
 
 
-# ------------------------------------------------------- the worker: in a peer's interpreter
+# ------------------------------------------------------------------------------- in the worker
 
 
 class Meter:
-    """Wall time of a block in ``seconds``, and in ``others`` how many cores were busy elsewhere.
-
-    ``others`` is None where the system does not tell.
-    """
+    """Measures the wall time of a block in ``seconds``, and in ``others`` the load from outside:
+    how many cores other processes kept busy, or None where the system does not tell."""
 
     def __enter__(self) -> "Meter":
         self._before = _busy(), time.process_time(), time.perf_counter()
@@ -52,6 +50,9 @@ class Meter:
             elsewhere = now - busy - (time.process_time() - own)
             self.others = round(max(0.0, elsewhere / self.seconds), 3)
 
+    def load(self) -> Sample:
+        return {"others": self.others, "disturbed": disturbed(self.others)}
+
 
 def _busy() -> float | None:
     """Seconds that all cores together have worked since the machine started."""
@@ -63,139 +64,106 @@ def _busy() -> float | None:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def missing(packages: Sequence[str]) -> list[str]:
-    """Those that this interpreter does not have."""
-
-    def found(name: str) -> bool:
-        try:
-            return importlib.util.find_spec(name) is not None
-        except ModuleNotFoundError:  # its parent is not there
-            return False
-
-    return [name for name in packages if not found(name)]
+def disturbed(others: float | None) -> bool:
+    return others is not None and others > MAX_OTHERS
 
 
 def versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Of Python, and of those that this interpreter has."""
-    installed = {}
+    """Versions of Python and of the distributions that this interpreter has."""
+    installed = {"python": platform.python_version()}
     for name in distributions:
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"python": platform.python_version(), **installed}
+    return installed
 
 
-# ------------------------------------------------------------------------ arithmetic and report
+def emit(record: Mapping[str, Any]) -> None:
+    """Send a record to the driver: a worker prints a JSON line for each."""
+    print(json.dumps(record), flush=True)
 
 
-def disturbed(others: float | None) -> bool:
-    return others is not None and others > MAX_OTHERS
+def start_worker(packages: Iterable[str], distributions: Iterable[str], threads: int) -> bool:
+    """Set torch's threads and emit the versions; if a package is missing, emit that instead.
 
-
-def typical(samples: Sequence[Sample], key: str = "tokens_per_second") -> dict[str, Any]:
-    """Median, least and most of the undisturbed samples, or of all where none is."""
-    calm = [s[key] for s in samples if not s["disturbed"]]
-    used = calm or [s[key] for s in samples]
-    return {
-        "median": round(statistics.median(used), 1),
-        "least": min(used),
-        "most": max(used),
-        "samples": len(used),
-        "disturbed": len(samples) - len(calm),
-    }
-
-
-def cell(value: float | None, form: str) -> str:
-    """A number as a table shows it, and a dash where there is none."""
-    return "-" if value is None else format(value, form)
-
-
-def ratio(value: float, reference: float | None) -> float | None:
-    return round(value / reference, 3) if reference else None
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Markdown, the first column to the left and the others to the right."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
-def draw(panels: Mapping[str, Mapping[str, float]], label: str, path: str) -> None:
-    """A panel for each title, in it a bar for each engine; without matplotlib, a word instead.
-
-    The engines stand from above in the order given, their numbers being ``label``.
+    Returns whether the worker can go on.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        print(f"{path} is not drawn: matplotlib is not installed here", file=sys.stderr)
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    if absent := [name for name in packages if importlib.util.find_spec(name) is None]:
+        emit({"skipped": f"{' and '.join(absent)} not installed"})
+        return False
+    import torch
 
-    columns = min(2, len(panels))
-    height = -(-len(panels) // columns)
-    bars_at_most = max(map(len, panels.values()))
-    figure, axes = pyplot.subplots(
-        height, columns, figsize=(6 * columns, (0.8 + 0.25 * bars_at_most) * height), squeeze=False
-    )
-    for axis in axes.flat[len(panels) :]:
-        axis.remove()
-    for (title, panel), axis in zip(panels.items(), axes.flat, strict=False):
-        engines = list(panel)[::-1]
-        colours = ["tab:orange" if name.startswith("mt-") else "tab:gray" for name in engines]
-        bars = axis.barh(engines, [panel[name] for name in engines], color=colours)
-        axis.bar_label(bars, fmt="%.0f", padding=2)
-        axis.margins(x=0.15)
-        axis.set_title(title)
-        axis.set_xlabel(label)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    torch.set_num_threads(threads)
+    emit({"versions": versions(["torch", *distributions])})
+    return True
 
 
-# --------------------------------------------------------------------------------- the driver
+# ------------------------------------------------------------------------------- in the driver
 
 
-def machine() -> dict[str, Any]:
-    """What was measured on, without a name that tells whose it is."""
-    model = platform.processor()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    memory = None
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
-    return {"cpu": model, "cores": os.cpu_count(), "memory_gib": memory}
+class Rounds:
+    """Runs workers, each in its toolkit's interpreter, and collects what they emit.
 
+    ``skipped`` and ``errors`` tell which engines were not measured, and why.
+    """
 
-def setting(name: str, value: object) -> str:
-    """A path or text on a command line of Hydra's, whatever characters it has."""
-    return f"{name}='{str(value).replace(chr(39), chr(92) + chr(39))}'"
+    def __init__(
+        self,
+        script: str,
+        args: argparse.Namespace,
+        toolkits: Iterable[str],
+        describe: Callable[[Sample], str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """``args`` holds ``python`` and ``threads``; every worker gets the ``environment`` too."""
+        self.script, self.threads, self.environment = script, args.threads, environment
+        self.describe = describe
+        self.interpreters = interpreters(args.python, toolkits)
+        self.versions: dict[str, dict[str, str]] = {}  # by toolkit
+        self.skipped: dict[str, str] = {}  # by engine
+        self.errors: list[dict[str, Any]] = []
+        self.samples: list[Sample] = []
 
+    def run(
+        self, number: int, engine: str, toolkit: str, options: Sequence[object], **case: str
+    ) -> tuple[list[Sample], bool]:
+        """Run one worker in the round ``number``; returns its samples, and whether it failed.
 
-def command_line() -> str:
-    """As given, but interpreters by their name alone: where they lie concerns nobody."""
-    return " ".join([Path(sys.argv[0]).name, *(re.sub(r"=.*/", "=", a) for a in sys.argv[1:])])
+        Samples and errors repeat the round and the ``case``, which is part of the options.
+        """
+        command = [self.interpreters.get(toolkit, sys.executable), self.script, "--worker", engine]
+        command += map(str, ["--threads", self.threads, *options])
+        records, error = run_worker(command, self.threads, self.environment)
+        label = "  ".join([f"round {number}", *case.values(), engine])
+        samples = []
+        for record in records:
+            if "skipped" in record:
+                self.skipped[engine] = record["skipped"]
+                say(f"{engine}: skipped, {record['skipped']}")
+            elif "versions" in record:
+                self.versions[toolkit] = record["versions"]
+            else:
+                samples.append({"engine": engine, **case, "round": number, **record})
+                note = " (disturbed)" if record.get("disturbed") else ""
+                say(f"{label}: {self.describe(samples[-1])}{note}")
+        self.samples += samples
+        if error:
+            self.errors.append({"engine": engine, **case, "round": number, "error": error})
+            say(f"{label}: {error}")
+        return samples, bool(error)
 
-
-def interpreters(options: Sequence[str], known: Iterable[str]) -> dict[str, str]:
-    """NAME=PATH ... -> {NAME: PATH}. Raises SystemExit for a name that is no peer's."""
-    pairs = dict(option.partition("=")[::2] for option in options)
-    if unknown := sorted(set(pairs) - set(known)):
-        raise SystemExit(f"--python {unknown[0]}: the peers are {', '.join(sorted(known))}")
-    return pairs
+    def facts(self) -> dict[str, Any]:
+        """What a report says of the workers beside their samples."""
+        return {"versions": self.versions, "skipped": self.skipped, "errors": self.errors}
 
 
 def run_worker(
-    command: Sequence[str], threads: int, settings: Mapping[str, str] | None = None
+    command: Sequence[str], threads: int, variables: Mapping[str, str] | None = None
 ) -> tuple[list[dict[str, Any]], str]:
-    """The JSON lines that a worker printed, and the last line of its error, empty if it ended.
+    """The JSON lines that a worker printed, and the last line of its error, empty if it succeeded.
 
-    ``settings`` are variables of its environment.
+    ``variables`` are added to its environment.
     """
     environment = {
         **os.environ,
@@ -203,7 +171,7 @@ def run_worker(
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONWARNINGS": "ignore",
-        **(settings or {}),
+        **(variables or {}),
     }
     output: str | bytes | None
     try:
@@ -212,18 +180,66 @@ def run_worker(
         )
         output, error = done.stdout, ""
         if done.returncode:
-            error = next(
-                (line for line in reversed(done.stderr.splitlines()) if line.strip()),
-                f"exit status {done.returncode}",
-            )
+            messages = [line for line in done.stderr.splitlines() if line.strip()]
+            error = messages[-1] if messages else f"exit status {done.returncode}"
     except OSError as problem:
         return [], f"{problem.strerror}: {Path(command[0]).name}"
     except subprocess.TimeoutExpired as late:
         output, error = late.stdout, f"not done after {TIMEOUT} seconds"
-    if isinstance(output, bytes):  # what subprocess gives for one that was stopped
+    if isinstance(output, bytes):  # subprocess gives bytes where it stopped the process
         output = output.decode()
     records = [json.loads(line) for line in (output or "").splitlines() if line.startswith("{")]
     return records, error
+
+
+def interpreters(options: Sequence[str], toolkits: Iterable[str]) -> dict[str, str]:
+    """NAME=PATH ... -> {NAME: PATH}. Raises SystemExit for a name that is no toolkit's."""
+    paths = dict(option.partition("=")[::2] for option in options)
+    if unknown := sorted(set(paths) - set(toolkits)):
+        raise SystemExit(f"--python {unknown[0]}: the toolkits are {', '.join(sorted(toolkits))}")
+    return paths
+
+
+def say(*words: object) -> None:
+    print(*words, file=sys.stderr, flush=True)
+
+
+# -------------------------------------------------------------------------------- command lines
+
+
+def new_parser(doc: str | None) -> argparse.ArgumentParser:
+    """A parser that describes itself by the first line of the script's docstring."""
+    return argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
+
+
+def add_worker_options(parser: argparse.ArgumentParser, rounds: int) -> None:
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="NAME=PATH", help="a toolkit's interpreter"
+    )
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+
+
+def add_output_options(parser: argparse.ArgumentParser, picture: bool = True) -> None:
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", help="a JSON file")
+    if picture:
+        parser.add_argument("--picture", help="a PNG file, drawn where matplotlib is installed")
+
+
+def check_names(
+    parser: argparse.ArgumentParser, option: str, values: Iterable[str], known: Iterable[str]
+) -> None:
+    if unknown := sorted(set(values) - set(known)):
+        parser.error(f"{option}: {unknown[0]!r} is none of {', '.join(known)}")
+
+
+def check_at_least_one(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, *options: str
+) -> None:
+    for option in options:
+        if getattr(args, option) < 1:
+            parser.error(f"--{option.replace('_', '-')}: must be at least 1")
 
 
 def names(text: str) -> list[str]:
@@ -232,7 +248,3 @@ def names(text: str) -> list[str]:
 
 def numbers(text: str) -> list[int]:
     return [int(n) for n in text.split(",")]
-
-
-def say(*words: object) -> None:
-    print(*words, file=sys.stderr, flush=True)

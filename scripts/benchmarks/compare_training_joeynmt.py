@@ -1,15 +1,22 @@
-"""Joey NMT's side of `compare_training.py`, which writes its configuration: in its own interpreter.
+"""Joey NMT's side of `compare_training.py`, which writes its configuration and starts it.
 
-PYTHON scripts/compare_training_joeynmt.py train CONFIG
-PYTHON scripts/compare_training_joeynmt.py decode CONFIG SPLIT COUNT    # by the mean of the last
+Run by Joey NMT's interpreter:
 
-Training is Joey NMT's own: its configuration, TrainManager, batches, checkpoints, validation.
-Changed from outside are only: queries, keys and values are drawn with the gain that mt has, where
-its configuration knows one gain for all; no dropout on attention weights and within the
-feed-forward network, where the paper has none; Adam's eps, which its configuration does not know;
-the seed, set before the weights are drawn and not behind them; a validation's loss is not smoothed.
-A clock counts every update, validation left out. CONFIG is JSON; beside Joey NMT's own keys it
-holds "comparison".
+PYTHON scripts/benchmarks/compare_training_joeynmt.py train CONFIG
+PYTHON scripts/benchmarks/compare_training_joeynmt.py decode CONFIG SPLIT COUNT
+
+The second command translates with the mean of the last COUNT checkpoints. Training uses Joey NMT's
+own configuration, TrainManager, batches, checkpoints and validation. This script changes only:
+
+* the gain with which queries, keys and values are drawn, which becomes that of mt: the
+  configuration has one gain for all weights;
+* dropout on attention weights and within the feed-forward network, which the paper does not have;
+* Adam's eps, which the configuration does not have;
+* the seed, which is set before the weights are drawn instead of after;
+* the loss of a validation, which is not smoothed.
+
+A clock counts the time of every update, without validation. CONFIG is JSON; beside Joey NMT's own
+keys it holds "comparison".
 """
 
 import functools
@@ -29,32 +36,32 @@ from joeynmt.helpers import make_model_dir, set_seed
 
 
 class Clock:
-    """A line for each update in clock.jsonl, for each validation in validations.jsonl."""
+    """Writes a line for each update to clock.jsonl, for each validation to validations.jsonl."""
 
     def __init__(self, folder: Path) -> None:
         self.updates = (folder / "clock.jsonl").open("w", encoding="utf-8")
         self.validations = (folder / "validations.jsonl").open("w", encoding="utf-8")
-        self.src = self.tgt = 0  # tokens of the update under way, eos counted
+        self.src = self.tgt = 0  # tokens of the current update, with eos
         self.start()
 
     def start(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
     def update(self, step: int) -> None:
-        record = {
+        update = {
             "step": step,
             "seconds": round(time.perf_counter() - self.wall, 4),
             "cpu_seconds": round(time.process_time() - self.cpu, 4),
             "src": self.src,
             "tgt": self.tgt,
         }
-        self.updates.write(json.dumps(record) + "\n")
+        self.updates.write(json.dumps(update) + "\n")
         self.updates.flush()
         self.src = self.tgt = 0
 
     def validation(self, step: int, perplexity: float, hypotheses: Sequence[str]) -> None:
-        record = {"step": step, "perplexity": perplexity, "pieces": list(hypotheses)}
-        self.validations.write(json.dumps(record, ensure_ascii=False) + "\n")
+        scores = {"step": step, "perplexity": perplexity, "pieces": list(hypotheses)}
+        self.validations.write(json.dumps(scores, ensure_ascii=False) + "\n")
         self.validations.flush()
 
 
@@ -66,7 +73,7 @@ def train(config: dict[str, Any]) -> None:
     set_seed(config["random_seed"])
     joeynmt.training.train(rank=0, world_size=None, cfg=config, skip_test=True)
     steps = sorted(int(path.stem) for path in folder.glob("[0-9]*.ckpt"))
-    if steps[-1] < config["training"]["updates"]:  # Joey NMT ends quietly when it is interrupted
+    if steps[-1] < config["training"]["updates"]:  # an interruption raises no error
         raise SystemExit(f"interrupted at update {steps[-1]}")
     about = {
         "parameters": sum(w.numel() for w in manager.weights),
@@ -79,7 +86,7 @@ def train(config: dict[str, Any]) -> None:
 
 
 def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
-    """TrainManager, and what its module uses, with the changes that the top of this file names."""
+    """Make the changes that the top of this file names; returns the changed TrainManager."""
     original_predict = joeynmt.training.predict
     original_optimizer = joeynmt.training.build_optimizer
 
@@ -93,12 +100,12 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
         wall, cpu = time.perf_counter(), time.process_time()
         smoothing = model.loss_function.smoothing
         model.loss_function = ("crossentropy", 0.0)
-        found = original_predict(model, *args, **kwargs)
+        outputs = original_predict(model, *args, **kwargs)
         model.loss_function = ("crossentropy", smoothing)
-        clock.validation(Manager.steps, found[0]["ppl"], found[2])
+        clock.validation(Manager.steps, outputs[0]["ppl"], outputs[2])
         clock.wall += time.perf_counter() - wall
         clock.cpu += time.process_time() - cpu
-        return found
+        return outputs
 
     class Manager(joeynmt.training.TrainManager):  # type: ignore[misc]
         weights: Sequence[torch.Tensor] = ()
@@ -109,10 +116,10 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
             draw_attention_as_mt(self.model)
             joeynmt_drops_as_the_paper(self.model)
             Manager.weights = list(self.model.parameters())
-            follow = self.scheduler.step  # called behind every update
+            original_step = self.scheduler.step  # Joey NMT calls it after every update
 
             def step(done: int) -> None:
-                follow(done)
+                original_step(done)
                 clock.update(done + 1)
                 Manager.steps = done + 1
 
@@ -139,7 +146,7 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
 
 
 def draw_attention_as_mt(model: torch.nn.Module) -> None:
-    """Xavier-uniform queries, keys and values get a gain of 1/sqrt(2)."""
+    """Scale the Xavier-uniform weights of queries, keys and values by a gain of 1/sqrt(2)."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith(("q_layer.weight", "k_layer.weight", "v_layer.weight")):
@@ -158,7 +165,7 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
 
 
 def decode(config: dict[str, Any], split: str, count: str) -> None:
-    """Write hypotheses-COUNT.dev or .test, in pieces, by the mean of the last checkpoints."""
+    """Write hypotheses-COUNT.dev or .test, in pieces, with the mean of the last checkpoints."""
     config.pop("comparison")
     folder = Path(config["model_dir"])
     steps = json.loads((folder / "about.json").read_text("utf-8"))["checkpoints"][-int(count) :]

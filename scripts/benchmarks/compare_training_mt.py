@@ -1,7 +1,7 @@
-"""Our side of `compare_training.py`: `python -m mt.train`, its arguments, and a clock.
+"""mt's side of `compare_training.py`: `python -m mt.train` with its arguments, and a clock.
 
-Besides what a run writes, its directory gets clock.jsonl, a line for each update, and
-validations.jsonl, a line for each validation.
+The clock adds two files to the run directory: clock.jsonl with a line for each update, and
+validations.jsonl with a line for each validation.
 """
 
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import mt.train
+import mt.training.setup
 from mt.training.progress import Progress
 from mt.utils import hydra_app
 
@@ -27,14 +28,14 @@ class Clock(Progress):
         now = time.process_time()
         self.cpu, self.cpu_mark = self.cpu + now - self.cpu_mark, now
         batch = rest[1]
-        record = {
+        update = {
             "step": trainer.global_step,
             "seconds": round(self.time, 4),
             "cpu_seconds": round(self.cpu, 4),
             "src": batch.src.tokens,
             "tgt": batch.tgt.tokens,
         }
-        self.updates.write(json.dumps(record) + "\n")
+        self.updates.write(json.dumps(update) + "\n")
         self.updates.flush()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
@@ -43,12 +44,11 @@ class Clock(Progress):
         if trainer.state.fn != "fit":
             return
         values = trainer.callback_metrics
-        perplexity, bleu = float(values["val_ppl"]), float(values["val_bleu"])
-        record = {"step": trainer.global_step, "perplexity": perplexity, "bleu": bleu}
-        self.validations.write(json.dumps(record) + "\n")
+        scores = {"perplexity": float(values["val_ppl"]), "bleu": float(values["val_bleu"])}
+        self.validations.write(json.dumps({"step": trainer.global_step, **scores}) + "\n")
         self.validations.flush()
 
 
 if __name__ == "__main__":
-    mt.train.Progress = Clock  # type: ignore[misc]
+    mt.training.setup.Progress = Clock  # type: ignore[misc]
     hydra_app.start("mt.train", mt.train.main)

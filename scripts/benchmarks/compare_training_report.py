@@ -1,4 +1,4 @@
-"""What the trainings of `compare_training.py` have left: numbers, table and picture."""
+"""The report on the trainings of `compare_training.py`: numbers, table and picture."""
 
 import json
 import math
@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarking import say, table, versions
-from compare_training_setup import NAMES, PEER, Plan, hypotheses, join, read_lines
+from benchmarking import versions
+from compare_training_setup import JOEYNMT, TOOLKITS, Plan, hypotheses, join, read_lines
+from reporting import pyplot_for, save_figure, table
 
 from mt.data.preprocessing import texts
 from mt.evaluation import metrics
@@ -16,45 +17,58 @@ from mt.evaluation.compare import paired_bootstrap
 from mt.model import checkpoint
 
 CLOCK = "clock.jsonl"
-BLEU = metrics.metric_specs(tokenized=True)[0]  # of the tokens as they are
+BLEU = metrics.metric_specs(tokenized=True)[0]  # scores the tokens as they are
 SCORES = ("test BLEU", "validation BLEU")
+COLUMNS = {
+    "updates": lambda row: f"{row['updates']:,}",
+    "target tokens an update": lambda row: f"{row['target tokens an update']:,.0f}",
+    "minutes": lambda row: f"{row['seconds'] / 60:.1f}",
+    "minutes of CPU": lambda row: f"{row['CPU seconds'] / 60:.1f}",
+    "tokens/s": lambda row: f"{row['tokens a second']:,}",
+    "validation perplexity": lambda row: f"{row['validations'][-1]['perplexity']:.2f}",
+    "averaged": lambda row: str(row["averaged"]),
+    "validation BLEU": lambda row: f"{row['validation BLEU']:.2f}",
+    "test BLEU": lambda row: f"{row['test BLEU']:.2f}",
+}
 
-Found = dict[str, Any]
+Results = dict[str, Any]
 
 
-def read_records(path: Path) -> list[Found]:
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in read_lines(path)]
 
 
-def training(updates: Sequence[Found]) -> Found:
-    """What a clock's lines come to."""
-    tokens = sum(each["src"] + each["tgt"] for each in updates)
+def training(updates: Sequence[Mapping[str, Any]]) -> Results:
+    """Totals and means of the updates in a clock's file."""
+    src, tgt = ([update[side] for update in updates] for side in ("src", "tgt"))
+    tokens = sum(src) + sum(tgt)
     seconds, cpu = (updates[-1][name] for name in ("seconds", "cpu_seconds"))
     return {
         "updates": updates[-1]["step"],
-        "target tokens an update": round(statistics.mean(each["tgt"] for each in updates), 1),
-        "source tokens an update": round(statistics.mean(each["src"] for each in updates), 1),
+        "target tokens an update": round(statistics.mean(tgt), 1),
+        "source tokens an update": round(statistics.mean(src), 1),
         "seconds": round(seconds, 1),
         "CPU seconds": round(cpu, 1),
         "tokens a second": round(tokens / seconds),
     }
 
 
-def curve(plan: Plan, name: str) -> list[Found]:
+def curve(plan: Plan, name: str) -> list[dict[str, Any]]:
     """For each validation: update, seconds of training, perplexity, BLEU of greedy translations."""
-    seconds = {each["step"]: each["seconds"] for each in read_records(plan.work / name / CLOCK)}
+    clock = read_json_lines(plan.work / name / CLOCK)
+    seconds = {update["step"]: update["seconds"] for update in clock}
     _, references = texts(plan.source, "validation")
     points = []
-    for found in read_records(plan.work / name / "validations.jsonl"):
-        if "pieces" in found:  # scored as mt.train does
-            lines = [join(line) for line in found["pieces"]]
-            found["bleu"] = metrics.bleu(lines, references, force=True).value
+    for validation in read_json_lines(plan.work / name / "validations.jsonl"):
+        if "pieces" in validation:  # not scored yet: score them in the same way as mt.train
+            lines = [join(line) for line in validation["pieces"]]
+            validation["bleu"] = metrics.bleu(lines, references, force=True).value
         points.append(
             {
-                "step": found["step"],
-                "seconds": round(seconds[found["step"]], 1),
-                "perplexity": round(found["perplexity"], 3),
-                "bleu": round(found["bleu"], 2),
+                "step": validation["step"],
+                "seconds": round(seconds[validation["step"]], 1),
+                "perplexity": round(validation["perplexity"], 3),
+                "bleu": round(validation["bleu"], 2),
             }
         )
     return points
@@ -70,140 +84,113 @@ def by_average(plan: Plan, name: str) -> dict[int, float]:
 
 
 def best_average(plan: Plan, name: str) -> int:
-    """How many checkpoints have the best mean, on the validation set; the fewer if equal."""
+    """The number of checkpoints whose mean is best on the validation set; of equals, the least."""
     scores = by_average(plan, name)
     return max(sorted(scores), key=lambda count: scores[count])
 
 
-def results(plan: Plan, best: Mapping[str, int]) -> Found:
-    """What both came to, by name, and their translations of the test set compared."""
-    found: Found = {}
-    for name in NAMES:
-        found[name] = training(read_records(plan.work / name / CLOCK))
-        scores = {count: round(value, 2) for count, value in by_average(plan, name).items()}
-        found[name]["validation BLEU"] = scores[best[name]]
-        _, references = texts(plan.source, "test")
-        test = BLEU.score(read_lines(hypotheses(plan, name, "test", best[name])), references)
-        found[name]["test BLEU"] = round(test.value, 2)
-        found[name]["signature"] = test.signature
-        found[name]["validation BLEU by the mean of so many checkpoints"] = {
-            str(count): value for count, value in scores.items()
-        }
-        found[name]["averaged"] = best[name]
-        found[name]["validations"] = curve(plan, name)
-    about = json.loads((plan.work / PEER / "about.json").read_text("utf-8"))
+def results(plan: Plan, best: Mapping[str, int]) -> Results:
+    """The results of each toolkit, and the comparison of their translations of the test set."""
+    joeynmt = json.loads((plan.work / JOEYNMT / "about.json").read_text("utf-8"))
     weights = checkpoint.load(plan.work / "mt" / "model").model.parameters()
-    found["mt"]["parameters"] = sum(w.numel() for w in weights)
-    found[PEER]["parameters"] = about["parameters"]
-    found["mt"]["versions"] = versions(["torch", "pytorch-lightning"])
-    found[PEER]["versions"] = about["versions"]
-    return found | {"test BLEU, paired bootstrap": bootstrap(plan, best)}
+    parameters = {"mt": sum(w.numel() for w in weights), JOEYNMT: joeynmt["parameters"]}
+    packages = {"mt": versions(["torch", "pytorch-lightning"]), JOEYNMT: joeynmt["versions"]}
+    _, references = texts(plan.source, "test")
+    by_toolkit: Results = {}
+    for name in TOOLKITS:
+        scores = {count: round(value, 2) for count, value in by_average(plan, name).items()}
+        test = BLEU.score(read_lines(hypotheses(plan, name, "test", best[name])), references)
+        by_toolkit[name] = {
+            **training(read_json_lines(plan.work / name / CLOCK)),
+            "validation BLEU": scores[best[name]],
+            "test BLEU": round(test.value, 2),
+            "signature": test.signature,
+            "validation BLEU by the mean of so many checkpoints": {
+                str(count): value for count, value in scores.items()
+            },
+            "averaged": best[name],
+            "validations": curve(plan, name),
+            "parameters": parameters[name],
+            "versions": packages[name],
+        }
+    return by_toolkit | {"test BLEU, paired bootstrap": bootstrap(plan, best)}
 
 
-def bootstrap(plan: Plan, best: Mapping[str, int]) -> Found:
-    """By the test sentences: p, and each program's half of a 95% interval."""
-    ours, theirs = (read_lines(hypotheses(plan, name, "test", best[name])) for name in NAMES)
-    test = paired_bootstrap(BLEU, theirs, ours, texts(plan.source, "test")[1])
-    halves = {name: round(test[side]["ci"], 2) for name, side in zip(NAMES, "ba", strict=True)}
+def bootstrap(plan: Plan, best: Mapping[str, int]) -> Results:
+    """Resamples the test sentences: p, and half the width of each toolkit's 95% interval."""
+    mt, joeynmt = (read_lines(hypotheses(plan, name, "test", best[name])) for name in TOOLKITS)
+    test = paired_bootstrap(BLEU, joeynmt, mt, texts(plan.source, "test")[1])
+    halves = {name: round(test[side]["ci"], 2) for name, side in zip(TOOLKITS, "ba", strict=True)}
     p = test["p_value"]
     return {"p": p and round(p, 4), "95%, half": halves, "signature": test["signature"]}
 
 
-def conclusions(found: Found) -> Found:
-    """Of one seed."""
-    ours, theirs = found["mt"], found[PEER]
-    return {
-        "test BLEU, mt - peer": round(ours["test BLEU"] - theirs["test BLEU"], 2),
-        "validation BLEU, mt - peer": round(ours["validation BLEU"] - theirs["validation BLEU"], 2),
-        "wall time, peer / mt": round(theirs["seconds"] / ours["seconds"], 3),
-        "CPU time, peer / mt": round(theirs["CPU seconds"] / ours["CPU seconds"], 3),
-        "target tokens an update, peer / mt": round(
-            theirs["target tokens an update"] / ours["target tokens an update"], 4
-        ),
+def conclusions(by_toolkit: Results) -> Results:
+    """Differences and ratios of one seed."""
+    mt, joeynmt = by_toolkit["mt"], by_toolkit[JOEYNMT]
+    differences = {f"{key}, mt - peer": round(mt[key] - joeynmt[key], 2) for key in SCORES}
+    ratios = {
+        f"{name}, peer / mt": round(joeynmt[key] / mt[key], digits)
+        for name, key, digits in (
+            ("wall time", "seconds", 3),
+            ("CPU time", "CPU seconds", 3),
+            ("target tokens an update", "target tokens an update", 4),
+        )
     }
+    return differences | ratios
 
 
-def over_seeds(seeds: Mapping[str, Found]) -> Found:
-    """Means of BLEU, how sure their difference is, and how often our perplexity is the lower."""
-    every = [each["results"] for each in seeds.values()]
-    found: Found = {"seeds": len(every)}
+def over_seeds(seeds: Mapping[str, Results]) -> Results:
+    """Mean BLEU, the standard error of the difference, and how often mt's perplexity is lower."""
+    runs = [seed["results"] for seed in seeds.values()]
+    summary: Results = {"seeds": len(runs)}
     for score in SCORES:
-        values = {name: [each[name][score] for each in every] for name in NAMES}
-        means = {name: statistics.mean(of_one) for name, of_one in values.items()}
-        found[score] = {name: round(mean, 2) for name, mean in means.items()}
-        found[score]["mt - peer"] = round(means["mt"] - means[PEER], 2)
-        if len(every) > 1:
-            variances = {name: statistics.variance(of_one) for name, of_one in values.items()}
-            error = math.sqrt(sum(variances.values()) / len(every))
-            found[score]["deviation"] = {n: round(v**0.5, 2) for n, v in variances.items()}
-            found[score]["standard error of mt - peer"] = round(error, 2)
-    pairs = [
-        (ours["perplexity"], theirs["perplexity"])
-        for each in every
-        for ours, theirs in zip(*(each[name]["validations"] for name in NAMES), strict=True)
+        values = {name: [run[name][score] for run in runs] for name in TOOLKITS}
+        means = {name: statistics.mean(scores) for name, scores in values.items()}
+        summary[score] = {name: round(mean, 2) for name, mean in means.items()}
+        summary[score]["mt - peer"] = round(means["mt"] - means[JOEYNMT], 2)
+        if len(runs) > 1:
+            variances = {name: statistics.variance(scores) for name, scores in values.items()}
+            error = math.sqrt(sum(variances.values()) / len(runs))
+            summary[score]["deviation"] = {n: round(v**0.5, 2) for n, v in variances.items()}
+            summary[score]["standard error of mt - peer"] = round(error, 2)
+    lower = [
+        mt["perplexity"] < joeynmt["perplexity"]
+        for run in runs
+        for mt, joeynmt in zip(*(run[name]["validations"] for name in TOOLKITS), strict=True)
     ]
-    lower = sum(ours < theirs for ours, theirs in pairs)
-    found["validations where mt has the lower perplexity"] = f"{lower} of {len(pairs)}"
-    return found
+    key = "validations where mt has the lower perplexity"
+    return summary | {key: f"{sum(lower)} of {len(lower)}"}
 
 
-def report(seeds: Mapping[str, Found]) -> str:
-    """A row for each program and seed."""
-    header = [
-        "",
-        "seed",
-        "updates",
-        "target tokens an update",
-        "minutes",
-        "minutes of CPU",
-        "tokens/s",
-        "validation perplexity",
-        "averaged",
-        "validation BLEU",
-        "test BLEU",
+def markdown(seeds: Mapping[str, Results]) -> str:
+    """A table with a row for each toolkit and seed."""
+    rows = [
+        [name, seed, *(show(run["results"][name]) for show in COLUMNS.values())]
+        for seed, run in seeds.items()
+        for name in TOOLKITS
     ]
-    rows = []
-    for seed, both in seeds.items():
-        for name in NAMES:
-            each = both["results"][name]
-            row = [
-                name,
-                seed,
-                f"{each['updates']:,}",
-                f"{each['target tokens an update']:,.0f}",
-                f"{each['seconds'] / 60:.1f}",
-                f"{each['CPU seconds'] / 60:.1f}",
-                f"{each['tokens a second']:,}",
-                f"{each['validations'][-1]['perplexity']:.2f}",
-                str(each["averaged"]),
-                f"{each['validation BLEU']:.2f}",
-                f"{each['test BLEU']:.2f}",
-            ]
-            rows.append(row)
-    return table(header, rows)
+    return table(["", "seed", *COLUMNS], rows)
 
 
-def draw(seeds: Mapping[str, Found], path: Path) -> None:
-    """A line for each program and seed."""
-    try:
-        import matplotlib
-    except ImportError:
-        say(f"{path} is not drawn: matplotlib is not installed here")
+def draw(seeds: Mapping[str, Results], path: Path) -> None:
+    """Draw a line for each toolkit and seed."""
+    pyplot = pyplot_for(path)
+    if pyplot is None:
         return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     figure, axes = pyplot.subplots(1, 3, figsize=(14, 4))
-    for number, both in enumerate(seeds.values()):
-        for name, colour in zip(NAMES, ("tab:orange", "tab:gray"), strict=True):
-            points = both["results"][name]["validations"]
+    for number, seed in enumerate(seeds.values()):
+        for name, colour in zip(TOOLKITS, ("tab:orange", "tab:gray"), strict=True):
+            points = seed["results"][name]["validations"]
+            steps = [point["step"] for point in points]
+            minutes = [point["seconds"] / 60 for point in points]
+            losses = [math.log(point["perplexity"]) for point in points]
+            scores = [point["bleu"] for point in points]
             style = {"color": colour, "marker": ".", "linewidth": 1}
             style["label"] = None if number else name
-            steps = [point["step"] for point in points]
-            axes[0].plot(steps, [math.log(point["perplexity"]) for point in points], **style)
-            axes[1].plot(steps, [point["bleu"] for point in points], **style)
-            minutes = [point["seconds"] / 60 for point in points]
-            axes[2].plot(minutes, [point["bleu"] for point in points], **style)
+            axes[0].plot(steps, losses, **style)
+            axes[1].plot(steps, scores, **style)
+            axes[2].plot(minutes, scores, **style)
     labels = [
         ("update", "validation NLL, nats a piece"),
         ("update", "validation sacreBLEU (13a), greedy"),
@@ -213,7 +200,5 @@ def draw(seeds: Mapping[str, Found], path: Path) -> None:
         axis.set_xlabel(x)
         axis.set_ylabel(y)
         axis.legend()
-    figure.suptitle(f"mt and {PEER}, the same training; seeds {', '.join(seeds)}")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    figure.suptitle(f"The same training by mt and {JOEYNMT}; seeds {', '.join(seeds)}")
+    save_figure(figure, path)

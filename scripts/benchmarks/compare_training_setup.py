@@ -1,4 +1,4 @@
-"""What `compare_training.py` gives both programs: the data in pieces, and the same settings."""
+"""What `compare_training.py` gives both toolkits: the data in pieces, and the same settings."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -6,88 +6,83 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarking import setting
+from reporting import setting
 
 from mt.data import tokenizer as tokenizers
 from mt.data.preprocessing import PairFilter, PreparedCorpus, prepare, texts
 from mt.data.readers import FileReader
+from mt.data.special_ids import SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer
+from mt.utils.atomic import atomic_write
 
 MODEL: dict[str, Any] = {"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "P_drop": 0.3}
 TRAINING = {"eps_ls": 0.1, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
 SEARCH: dict[str, Any] = {"beam_size": 5, "alpha": 1.0}
-LONGEST = 100  # pieces of a translation by Joey NMT, which wants a number; mt has source + 50
-WORD_BEGIN = "\u2581"  # SentencePiece's mark of a blank
-PEER = "joeynmt"
-NAMES = ("mt", PEER)
-SPLITS = {"validation": "dev", "test": "test"}  # our name and Joey NMT's
+LONGEST = 100  # pieces of a translation by Joey NMT, which needs a number; mt has source + 50
+WORD_BEGIN = "\u2581"  # with which SentencePiece marks a blank
+JOEYNMT = "joeynmt"
+TOOLKITS = ("mt", JOEYNMT)
+SPLITS = {"validation": "dev", "test": "test"}  # mt's name and Joey NMT's
 
 
 class Plan(NamedTuple):
-    """What both trainings share."""
+    """The settings that both trainings share."""
 
     work: Path
     source: FileReader
     vocabulary: int  # pieces
-    max_tokens: int  # of a side in a batch of mt.train's
+    max_tokens: int  # on each side of a batch of mt.train
     updates: int
     warmup: int  # updates
     checkpoint_every: int  # updates
     validate_every: int  # updates
-    average: tuple[int, ...]  # last checkpoints: the numbers tried on the validation set
+    average: tuple[int, ...]  # numbers of last checkpoints to try on the validation set
     seed: int
     threads: int
 
     def numbers(self) -> dict[str, Any]:
-        """All that training depends on but the data."""
-        return {
-            **{name: value for name, value in self._asdict().items() if isinstance(value, int)},
-            "checkpoints": max(self.average),
-        }
+        """All that training depends on, except the data."""
+        numbers = {name: value for name, value in self._asdict().items() if isinstance(value, int)}
+        return {**numbers, "checkpoints": max(self.average)}
 
 
 # -------------------------------------------------------------------------------- the same data
 
 
 def prepare_both(plan: Plan) -> PreparedCorpus:
-    """The BPE model and the pairs that mt.train will use; for the peer, their pieces in files."""
+    """Make the BPE model, mt.train's pairs, and files with their pieces for Joey NMT."""
     path = plan.work / "tokenizer.model"
     if not path.exists():
         pairs = plan.source.pairs("train")
         tokenizers.save(tokenizers.train((s for p in pairs for s in p), plan.vocabulary), path)
     tokenizer = Tokenizer.load(path)
-    cleaning = PairFilter(duplicates=True)  # as conf/data/files.yaml
-    kept = prepare(plan.source, "train", tokenizer, cleaning, plan.work / "cache")
-    text = plan.work / "pieces"
-    text.mkdir(exist_ok=True)
+    pair_filter = PairFilter(duplicates=True)  # as in conf/data/files.yaml
+    kept = prepare(plan.source, "train", tokenizer, pair_filter, plan.work / "cache")
     sides = kept.fetch(list(range(len(kept))))
-    for name, rows in zip((plan.source.src, plan.source.tgt), sides, strict=True):
-        write_lines(text / f"train.{name}", (spell(tokenizer, row.tolist()) for row in rows))
-    for split, theirs in SPLITS.items():
-        both = texts(plan.source, split)
-        for name, lines in zip((plan.source.src, plan.source.tgt), both, strict=True):
-            ids = tokenizer.encode(lines)
-            write_lines(text / f"{theirs}.{name}", (spell(tokenizer, row) for row in ids))
-    special = len(tokenizers.SPECIAL)  # of them Joey NMT has its own
-    words = tokenizer.pieces(list(range(special, tokenizer.vocab_size)))
-    write_lines(text / "vocabulary.txt", words)
+    ids = {"train": [[row.tolist() for row in side] for side in sides]}
+    for split, name in SPLITS.items():
+        ids[name] = [tokenizer.encode(lines) for lines in texts(plan.source, split)]
+    folder = plan.work / "pieces"
+    folder.mkdir(exist_ok=True)
+    for name, both_sides in ids.items():
+        for suffix, rows in zip((plan.source.src, plan.source.tgt), both_sides, strict=True):
+            lines = (" ".join(tokenizer.pieces(row)) for row in rows)
+            write_lines(folder / f"{name}.{suffix}", lines)
+    first = len(SPECIAL_IDS)  # Joey NMT has its own special pieces
+    words = tokenizer.pieces(list(range(first, tokenizer.vocab_size)))
+    write_lines(folder / "vocabulary.txt", words)
     return kept
 
 
-def spell(tokenizer: Tokenizer, ids: list[int]) -> str:
-    """Ids -> their pieces with blanks between, as a peer reads them."""
-    return " ".join(tokenizer.pieces(ids))
-
-
 def join(pieces: str) -> str:
-    """A peer's output -> text. Joey NMT writes <unk> for an empty translation."""
+    """Joey NMT's output -> text. It writes <unk> for an empty translation."""
     if pieces == "<unk>":
         return ""
     return pieces.replace(" ", "").replace(WORD_BEGIN, " ").strip()
 
 
 def hypotheses(plan: Plan, name: str, split: str, count: int) -> Path:
-    """A program's translations as text, by the mean of its last ``count`` checkpoints."""
+    """The path of a toolkit's translations with the mean of its last ``count`` checkpoints."""
     return plan.work / f"{name}.{count}.{split}"
 
 
@@ -96,13 +91,14 @@ def read_lines(path: Path) -> list[str]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    partial.replace(path)
+    atomic_write(path, "".join(f"{line}\n" for line in lines))
 
 
-def peer_batches(longest: Sequence[int], batch_size: int) -> int:
-    """How many batches Joey NMT makes of pairs in this order: it closes one when it is full."""
+def joeynmt_batches(longest: Sequence[int], batch_size: int) -> int:
+    """The number of batches that Joey NMT makes of pairs in this order.
+
+    longest: the tokens of each pair's longer side.
+    """
     batches = pairs = most = 0
     for length in longest:
         pairs, most = pairs + 1, max(most, length)
@@ -112,16 +108,16 @@ def peer_batches(longest: Sequence[int], batch_size: int) -> int:
 
 
 def fitting_batch_size(longest: np.ndarray, batches: int, epochs: int = 5) -> int:
-    """Joey NMT's ``batch_size`` with which an epoch has ``batches`` batches, in the mean.
+    """The ``batch_size`` with which Joey NMT's epochs have a mean of ``batches`` batches.
 
-    longest: [pairs] tokens of each pair's longer side, eos counted.
+    longest: [pairs], the tokens of each pair's longer side, with eos.
     """
     orders = [np.random.default_rng(i).permutation(longest).tolist() for i in range(epochs)]
 
     def mean(size: int) -> float:
-        return statistics.mean(peer_batches(order, size) for order in orders)
+        return statistics.mean(joeynmt_batches(order, size) for order in orders)
 
-    low, high = 1, int(longest.max()) * len(longest)  # a pair a batch, and all in one
+    low, high = 1, int(longest.max()) * len(longest)  # one pair in each batch; all in one batch
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if mean(middle) >= batches else (low, middle)
@@ -131,7 +127,7 @@ def fitting_batch_size(longest: np.ndarray, batches: int, epochs: int = 5) -> in
 # ---------------------------------------------------------------------------- the same settings
 
 
-def our_command(plan: Plan) -> list[str]:
+def mt_arguments(plan: Plan) -> list[str]:
     """The arguments of `python -m mt.train`."""
     return [
         "data=files",
@@ -150,7 +146,7 @@ def our_command(plan: Plan) -> list[str]:
         f"seed={plan.seed}",
         f"validate_every={plan.validate_every}",
         f"checkpoint_every={plan.checkpoint_every}",
-        f"average={max(plan.average)}",  # so many are kept
+        f"average={max(plan.average)}",  # keeps so many checkpoints
         "search.beam_size=1",
         f"trainer.max_steps={plan.updates}",
         "trainer.accelerator=cpu",
@@ -160,7 +156,7 @@ def our_command(plan: Plan) -> list[str]:
     ]
 
 
-def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
+def joeynmt_config(plan: Plan, batch_size: int) -> dict[str, Any]:
     """Joey NMT's configuration of the same training."""
     text = plan.work / "pieces"
     language = {"level": "word", "lowercase": False, "voc_file": str(text / "vocabulary.txt")}
@@ -182,12 +178,12 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
     return {
         "name": "compare_training",
         "joeynmt_version": "2.3.0",
-        "model_dir": str(plan.work / PEER),
+        "model_dir": str(plan.work / JOEYNMT),
         "use_cuda": False,
         "random_seed": plan.seed,
         "data": {
             "train": str(text / "train"),
-            **{theirs: str(text / theirs) for theirs in SPLITS.values()},
+            **{name: str(text / name) for name in SPLITS.values()},
             "dataset_type": "plain",
             "src": {"lang": plan.source.src, **language},
             "trg": {"lang": plan.source.tgt, **language},
@@ -195,7 +191,7 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
         "model": {
             "initializer": "xavier_uniform",
             "embed_initializer": "normal",
-            "embed_init_weight": MODEL["d_model"] ** -0.5,  # its deviation
+            "embed_init_weight": MODEL["d_model"] ** -0.5,  # the standard deviation
             "bias_initializer": "zeros",
             "tied_embeddings": True,
             "tied_softmax": True,
@@ -212,10 +208,10 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
             "learning_rate_factor": 1,
             "learning_rate_warmup": plan.warmup,
             "learning_rate": MODEL["d_model"] ** -0.5 * plan.warmup**-1.5,  # of the first update
-            "learning_rate_min": 0.0,  # it would end training
+            "learning_rate_min": 0.0,  # a lower learning rate would end training
             "batch_size": batch_size,
             "batch_type": "token",
-            "epochs": plan.updates,  # updates end it
+            "epochs": plan.updates,  # more than needed: "updates" ends the training
             "updates": plan.updates,
             "validation_freq": plan.checkpoint_every,
             "logging_freq": plan.checkpoint_every,
@@ -228,7 +224,7 @@ def peer_config(plan: Plan, batch_size: int) -> dict[str, Any]:
             "beam_size": SEARCH["beam_size"],
             "beam_alpha": SEARCH["alpha"],
             "max_output_length": LONGEST,
-            "generate_unk": False,  # as mt
+            "generate_unk": False,  # mt does not either
         },
         "comparison": {
             "validate_every": plan.validate_every,

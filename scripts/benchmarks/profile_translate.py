@@ -1,29 +1,30 @@
 """Where the time of translating one sentence goes, and how far from the memory's limit it is.
 
-python scripts/profile_translate.py [--threads 2] [--output FILE.json]
+python scripts/benchmarks/profile_translate.py [--threads 2] [--output FILE.json]
 
-One sentence at a time, a step of decoding reads every weight of the decoder and the vocabulary once
-and uses it for as many rows as there are hypotheses. For each size and search of
-`benchmark_translate.py` this prints, in microseconds a step: the whole search; of it the decoder's
-step; of that the matrix products; the step of a model with as many operations and next to no
-weights, which is what it costs to call PyTorch at all; and the time in which the fastest plain
-reading found on this machine, a sum or a matrix-vector product over one buffer of that size, goes
-through as many bytes. No search in this precision can be faster than that reading.
+With one sentence at a time, a step of decoding reads every weight of the decoder and the vocabulary
+once and uses it for as many rows as there are hypotheses. For each size and search of
+`benchmark_translate.py` this script prints, in microseconds a step:
+
+* search: the whole search;
+* step: the decoder's step, which is part of the search;
+* products: the matrix products, which are part of the step;
+* called at all: the step of a model with as many operations and almost no weights, which is the
+  cost of calling PyTorch;
+* reading: the time to read as many bytes from one buffer, by a sum or a matrix-vector product,
+  whichever is faster. No search in this precision can be faster than that.
 """
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 import torch
 from benchmark_models import FIRST_WORD, SIZES, Size, padded
 from benchmark_translate import batches, title
-from benchmarking import command_line, machine, table, versions
+from benchmarking import add_output_options, new_parser, versions
+from reporting import new_report, table, write_report
 
 from mt.data.special_ids import EOS, PAD
 from mt.inference.beam_search import search
@@ -31,21 +32,18 @@ from mt.inference.incremental import InferenceModel
 from mt.inference.options import SearchOptions
 from mt.model.transformer import Transformer
 
-STEPS = 37  # tokens of each output, eos counted
+STEPS = 37  # tokens of each output, with eos
 PRODUCTS = ("aten::mm", "aten::addmm", "mkldnn::_linear_pointwise")
 
 
 def build(size: Size) -> InferenceModel:
     torch.manual_seed(0)
-    return InferenceModel(
-        Transformer(
-            size.vocabulary, N=size.layers, d_model=size.d_model, d_ff=size.d_ff, h=size.heads
-        ).eval()
-    )
+    d_model, d_ff, h, N, vocab_size = size
+    return InferenceModel(Transformer(vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h).eval())
 
 
 def bytes_a_step(size: Size) -> int:
-    """Of what a step multiplies by: six square matrices and the feed-forward's two a layer."""
+    """Weights that a step reads: six square matrices and the feed-forward's two in each layer."""
     layer = 6 * size.d_model**2 + 2 * size.d_model * size.d_ff
     return 4 * (size.layers * layer + size.vocabulary * size.d_model)
 
@@ -62,23 +60,23 @@ def microseconds(run: Callable[[], object], repeats: int = 9) -> float:
 
 @torch.inference_mode()
 def reading(count: int) -> float:
-    """Microseconds of the fastest way found to read so many bytes of float32."""
+    """Microseconds that the fastest known way takes to read so many bytes of float32."""
     weights, x = torch.randn(count // 2048, 512), torch.randn(512)
-    ways = (lambda: weights.sum(), lambda: torch.mv(weights, x), lambda: weights @ x[:, None])
-    return min(microseconds(way) for way in ways)
+    readers = (lambda: weights.sum(), lambda: torch.mv(weights, x), lambda: weights @ x[:, None])
+    return min(microseconds(read) for read in readers)
 
 
-def steps(decoder: InferenceModel, beam: int, sources: list[list[int]]) -> dict[str, float]:
-    """Microseconds a step of the search, of the decoder alone, and of its products."""
+def measure(model: InferenceModel, beam: int, sources: list[list[int]]) -> dict[str, float]:
+    """Microseconds a step of the search, of the decoder's step, and of its products."""
     options = SearchOptions(beam, min_length=STEPS - 1, max_length=STEPS - 1)
     inputs = [padded([source], EOS, PAD) for source in sources]
 
     def run() -> None:
         for src in inputs:
-            search(decoder, src, options)
+            search(model, src, options)
 
     whole = microseconds(run, 5)
-    original, spent = decoder.step, [0.0]
+    original, spent = model.step, [0.0]
 
     def timed(*arguments: Any) -> torch.Tensor:
         start = time.perf_counter()
@@ -86,15 +84,15 @@ def steps(decoder: InferenceModel, beam: int, sources: list[list[int]]) -> dict[
         spent[0] += time.perf_counter() - start
         return logits
 
-    decoder.step = timed  # type: ignore[method-assign]
+    model.step = timed  # type: ignore[method-assign]
     run()
-    decoder.step = original  # type: ignore[method-assign]
-    state = decoder.start(inputs[0])
+    model.step = original  # type: ignore[method-assign]
+    state = model.start(inputs[0])
     with torch.inference_mode(), torch.profiler.profile() as profile:
-        decoder.step(torch.full((1, 1), FIRST_WORD), state)
+        model.step(torch.full((1, 1), FIRST_WORD), state)
         parents = None if beam == 1 else torch.zeros(1, beam, dtype=torch.long)
         for _ in range(STEPS):
-            decoder.step(torch.full((1, beam), FIRST_WORD), state, parents)
+            model.step(torch.full((1, beam), FIRST_WORD), state, parents)
     events = profile.key_averages()
     products = sum(e.self_cpu_time_total for e in events if e.key in PRODUCTS)
     count = STEPS * len(inputs)
@@ -106,46 +104,36 @@ def steps(decoder: InferenceModel, beam: int, sources: list[list[int]]) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])  # type: ignore[union-attr]
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--output", help="a JSON file")
+    parser = new_parser(__doc__)
+    add_output_options(parser, picture=False)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    rows, found = [], []
+    rows, results = [], []
     for name, size in SIZES.items():
         sources = next(batches(size.vocabulary, 8))
-        nothing = build(Size(16, 16, size.heads, size.layers, 64))
+        empty = build(Size(16, 16, size.heads, size.layers, 64))
         small_sources = [[FIRST_WORD] * len(source) for source in sources]
-        decoder = build(size)
+        model = build(size)
         count = bytes_a_step(size)
         limit = reading(count)
         for beam in (1, 4):
-            measured = steps(decoder, beam, sources)
-            measured["called at all"] = steps(nothing, beam, small_sources)["step"]
+            measured = measure(model, beam, sources)
+            measured["called at all"] = measure(empty, beam, small_sources)["step"]
             measured["reading"] = limit
-            found.append(
-                {
-                    "size": name,
-                    "beam": beam,
-                    "megabytes": count / 1e6,
-                    "gigabytes_per_second": round(count / limit / 1e3, 1),
-                    "microseconds": {key: round(value, 1) for key, value in measured.items()},
-                }
-            )
+            result = {
+                "size": name,
+                "beam": beam,
+                "megabytes": count / 1e6,
+                "gigabytes_per_second": round(count / limit / 1e3, 1),
+                "microseconds": {key: round(value, 1) for key, value in measured.items()},
+            }
+            results.append(result)
             values = (f"{value:.0f}" for value in measured.values())
-            rows.append([title(name, beam, 1), f"{count / 1e6:.0f}", *values])
+            rows.append([title({**result, "batch": 1}), f"{count / 1e6:.0f}", *values])
     header = ["µs a step", "MB read", "search", "step", "products", "called at all", "reading"]
     print(table(header, rows))
-    report = {
-        "date": date.today().isoformat(),
-        "command": command_line(),
-        "machine": machine(),
-        "threads": args.threads,
-        "versions": versions(["torch"]),
-        "results": found,
-    }
-    if args.output:
-        Path(args.output).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    report = new_report(threads=args.threads, versions=versions(["torch"]), results=results)
+    write_report(args.output, report)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which pairs share a batch, in what order, on which rank, and as which tensors."""
+"""Which pairs share a batch, in what order, and on which rank."""
 
 import gzip
 import itertools
@@ -10,14 +10,14 @@ import pytest
 import torch
 from conftest import SHARED
 
-from mt.data.batch_sampler import TokenBudgetSampler, collate, group, pad, token_budget_splits
+from mt.data.batch_sampler import TokenBudgetSampler, group, token_budget_splits
 from mt.data.packing import pack
 
 Lengths = tuple[np.ndarray, np.ndarray]
 
 
 def natural_lengths(pairs: int, seed: int = 0) -> Lengths:
-    """Lengths as in real text: log-normal, about 27 tokens, the target's near the source's."""
+    """Lengths as in real text: log-normal, about 27 tokens, similar on both sides."""
     rng = np.random.default_rng(seed)
     src = rng.lognormal(3.2, 0.55, pairs).clip(1, 250)
     tgt = (src * rng.lognormal(0, 0.15, pairs)).clip(1, 250)
@@ -29,63 +29,12 @@ def sampler(lengths: Lengths, max_tokens: int = 300, **options) -> TokenBudgetSa
 
 
 def take(sampler: TokenBudgetSampler, batches: int) -> list[list[int]]:
-    """The next batches, over as many epochs as they take."""
+    """The next ``batches`` batches, across epochs."""
     epochs = itertools.chain.from_iterable(iter(lambda: list(sampler), None))
     return list(itertools.islice(epochs, batches))
 
 
-# Tensors
-
-
-def test_collate_by_hand() -> None:
-    sources = [np.array([5, 6, 7]), np.array([8])]
-    targets = [np.array([9]), np.array([10, 11])]
-    batch = collate(sources, targets)
-    assert batch.src.padded().tolist() == [[5, 6, 7, 3], [8, 3, 0, 0]]
-    assert batch.tgt.padded().tolist() == [[2, 9, 0], [2, 10, 11]]
-    assert batch.tgt.ids[:5].tolist() == [2, 9, 2, 10, 11]
-    assert batch.labels.tolist() == [9, 3, 10, 11, 3]
-    assert (batch.src.tokens, batch.tgt.tokens) == (6, 5)
-
-
-def test_collate_empty_sides_are_their_special_ids() -> None:
-    none = np.array([], dtype=np.int32)
-    batch = collate([none, np.array([5, 6])], [np.array([7]), none])
-    assert batch.src.padded().tolist() == [[5, 6, 3], [3, 0, 0]]  # the longest first
-    assert batch.tgt.padded().tolist() == [[2, 0], [2, 7]]
-    assert batch.labels.tolist() == [3, 7, 3]
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64])
-def test_collate_makes_int64_of_any_integer(dtype: type) -> None:
-    batch = collate([np.array([5], dtype)], [np.array([6, 7], dtype)])
-    assert {t.dtype for t in (*batch.src[:3], *batch.tgt[:3], batch.labels)} == {torch.int64}
-    assert batch.labels.tolist() == [6, 7, 3]
-
-
-def test_an_id_of_padding_within_a_sentence_is_refused() -> None:
-    with pytest.raises(AssertionError, match="within a sentence"):
-        collate([np.array([5])], [np.array([6, 0, 7])])
-
-
-def test_a_row_of_the_packed_targets_predicts_the_label_in_its_place() -> None:
-    """What training relies on: each sentence's ids, moved by one, are its labels."""
-    rng = np.random.default_rng(0)
-    targets = [rng.integers(4, 100, n) for n in rng.integers(0, 9, 20)]
-    batch = collate(targets, targets)
-    labels = batch.labels.tolist()
-    targets.sort(key=lambda target: -len(target))
-    for row, target in zip(batch.tgt.rows.tolist(), targets, strict=True):
-        mine = row[: len(target) + 1]
-        assert batch.tgt.ids[mine].tolist() == [2, *target]
-        assert [labels[i] for i in mine] == [*target, 3]
-
-
-def test_pad_by_hand() -> None:
-    assert pad([[4], [5, 6, 7], []]).tolist() == [[4, 0, 0], [5, 6, 7], [0, 0, 0]]
-
-
-# Cuts
+# Splits by token budget
 
 
 @pytest.mark.parametrize(
@@ -106,14 +55,14 @@ def test_pad_by_hand() -> None:
         pytest.param([(5, 5), (1, 1), (1, 1), (1, 1)], 10, None, [2, 4], id="longest first"),
     ],
 )
-def test_cut_by_hand(
+def test_token_budget_splits_by_hand(
     lengths: list[tuple[int, int]], max_tokens: int, max_sentences: int | None, ends: list[int]
 ) -> None:
     array = np.array(lengths, dtype=np.int64).reshape(-1, 2)
     assert token_budget_splits(array, max_tokens, max_sentences) == ends
 
 
-def naive_cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None) -> list[int]:
+def naive_splits(lengths: np.ndarray, max_tokens: int, max_sentences: int | None) -> list[int]:
     ends: list[int] = []
     start = 0
     for i in range(1, len(lengths)):
@@ -128,15 +77,17 @@ def naive_cut(lengths: np.ndarray, max_tokens: int, max_sentences: int | None) -
 @pytest.mark.parametrize("max_sentences", [None, 1, 7])
 @pytest.mark.parametrize("max_tokens", [1, 40, 100, 5000])
 @pytest.mark.parametrize("sides", [1, 2])
-def test_cut_equals_a_naive_loop(max_tokens: int, max_sentences: int | None, sides: int) -> None:
+def test_token_budget_splits_equal_a_naive_loop(
+    max_tokens: int, max_sentences: int | None, sides: int
+) -> None:
     rng = np.random.default_rng(max_tokens)
     for _ in range(10):
         lengths = rng.integers(1, 60, (rng.integers(1, 120), sides))
-        expected = naive_cut(lengths, max_tokens, max_sentences)
+        expected = naive_splits(lengths, max_tokens, max_sentences)
         assert token_budget_splits(lengths, max_tokens, max_sentences) == expected
 
 
-# The sampler: what an epoch holds
+# The sampler: the batches of an epoch
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 8])
@@ -150,20 +101,20 @@ def test_ranks_share_an_epoch_without_overlap(world_size: int) -> None:
         assert sorted(i for plan in plans for batch in plan for i in batch) == list(range(3000))
 
 
-def test_every_batch_gets_one_of_every_so_many_neighbours() -> None:
-    """By hand: 20 pairs of two tokens and 20 of one into batches of at most 16."""
+def test_every_batch_gets_one_pair_of_each_stratum() -> None:
+    """By hand: 20 pairs of two tokens and 20 of one make four batches of at most 16 tokens."""
     lengths = np.array([1] * 20 + [2] * 20)
     s = sampler((lengths, np.ones_like(lengths)), max_tokens=16)
     assert (len(s), s.mean_tokens) == (4, 15)
-    place = {pair: i for i, pair in enumerate(s.sorted.tolist())}
+    rank = {pair: i for i, pair in enumerate(s.sorted.tolist())}
     for epoch in range(9):
         for batch in s.plan(epoch):
             assert sorted(lengths[batch].tolist()) == [1] * 5 + [2] * 5
-            assert sorted(place[pair] // 4 for pair in batch.tolist()) == list(range(10))
+            assert sorted(rank[pair] // 4 for pair in batch.tolist()) == list(range(10))
 
 
 @pytest.mark.parametrize("max_tokens", [300, 1000, 4096])
-def test_no_batch_is_beyond_the_budget_unless_a_single_pair(max_tokens: int) -> None:
+def test_only_a_single_pair_exceeds_the_budget(max_tokens: int) -> None:
     src, tgt = natural_lengths(3000)
     src[17], tgt[23] = 5000, 4097
     s = sampler((src, tgt), max_tokens=max_tokens)
@@ -180,10 +131,10 @@ def test_the_budget_is_used_however_long_the_longest_pair(max_tokens: int, outli
     assert sampler((src, tgt), max_tokens=max_tokens).mean_tokens > 0.8 * max_tokens
 
 
-def test_any_pairs_are_dealt_out_once_and_equally_many_batches() -> None:
-    """With lengths about an eighth of the budget, which are cut, dealt, or both."""
+def test_any_pairs_come_once_and_ranks_have_equally_many_batches() -> None:
+    """Lengths about an eighth of the budget: long pairs, stratified ones, or both."""
     rng = np.random.default_rng(0)
-    dropped_batches = 0
+    epochs_with_dropped = 0
     for _ in range(300):
         world_size, max_tokens = int(rng.integers(1, 5)), int(rng.integers(1, 200))
         pairs = int(rng.integers(world_size, 60))
@@ -199,8 +150,8 @@ def test_any_pairs_are_dealt_out_once_and_equally_many_batches() -> None:
         assert len(set(seen)) == len(seen)
         assert (len(seen) < pairs) == (ranks[0].dropped_batches > 0)
         assert ranks[0].dropped_batches < world_size
-        dropped_batches += ranks[0].dropped_batches > 0
-    assert dropped_batches
+        epochs_with_dropped += ranks[0].dropped_batches > 0
+    assert epochs_with_dropped
 
 
 @pytest.mark.parametrize("max_tokens", [1000, 4096])
@@ -209,16 +160,6 @@ def test_little_is_padding(max_tokens: int) -> None:
     batches = list(sampler((src, tgt), max_tokens=max_tokens))
     padded = sum(cells(src[b], tgt[b]) for b in batches)
     assert 1 - (src.sum() + tgt.sum()) / padded < 0.2
-
-
-def test_groups_by_hand() -> None:
-    lengths = np.array([[10, 4], [8, 9], [3, 7], [7, 2], [5, 5]])
-    by_one = [[(1, 10), (1, 8), (2, 7), (1, 5)], [(1, 4), (1, 9), (2, 7), (1, 5)]]
-    assert group(lengths) == by_one  # 38 / 64: no cell of padding
-    assert group(lengths[:1]) == [[(1, 10)], [(1, 4)]]
-    like = np.full((70, 2), 9)
-    like[20:] = 8  # 580 / 64: nine cells, of one each
-    assert group(like) == [[(29, 9), (41, 8)]] * 2
 
 
 @pytest.mark.parametrize("max_tokens", [1000, 4096, 25_000])
@@ -239,7 +180,7 @@ def test_a_batch_is_of_all_lengths_and_uses_the_budget() -> None:
     assert means.std() < 0.02 * means.mean()
 
 
-def test_company_is_another_every_epoch() -> None:
+def test_a_pair_shares_its_batch_with_different_pairs_every_epoch() -> None:
     src, tgt = natural_lengths(20_000)
     several = sampler((src, tgt), max_tokens=4096)
     first, second = ({i: set(b.tolist()) for b in several.plan(e) for i in b} for e in (0, 1))
@@ -260,15 +201,15 @@ def test_a_million_pairs_are_planned_quickly() -> None:
 
 def test_an_epoch_follows_from_seed_and_epoch_alone() -> None:
     lengths = natural_lengths(2000)
-    first, second, other = sampler(lengths), sampler(lengths), sampler(lengths, seed=2)
+    first, second, different = sampler(lengths), sampler(lengths), sampler(lengths, seed=2)
     list(second)  # what was iterated before makes no difference
     for epoch in (0, 1, 5):
         plan = [b.tolist() for b in first.plan(epoch)]
         assert plan == [b.tolist() for b in second.plan(epoch)]
-        assert plan != [b.tolist() for b in other.plan(epoch)]
+        assert plan != [b.tolist() for b in different.plan(epoch)]
 
 
-def test_long_pairs_come_in_another_order_and_others_are_left_over_every_epoch() -> None:
+def test_long_pairs_change_their_order_and_dropped_batches_change_every_epoch() -> None:
     lengths = (np.full(90, 200),) * 2
     ranks = [sampler(lengths, rank=rank, world_size=4) for rank in range(4)]
     assert {len(rank) for rank in ranks} == {22}
@@ -281,30 +222,30 @@ def test_long_pairs_come_in_another_order_and_others_are_left_over_every_epoch()
 
 @pytest.mark.parametrize("length", [2, 100])
 def test_a_batch_of_the_same_pairs_is_not_the_same_list(length: int) -> None:
-    """What BPE-dropout draws for a batch follows from the list."""
+    """The list seeds what BPE-dropout draws for a batch."""
     s = sampler((np.full(20, length),) * 2, max_tokens=2000)
     (first,), (second,) = s.plan(0), s.plan(1)
     assert set(first) == set(second)
     assert first.tolist() != second.tolist()
 
 
-def test_epochs_differ_in_company() -> None:
+def test_epochs_have_different_batches() -> None:
     s = sampler(natural_lengths(2000))
     epochs = [[b.tolist() for b in s.plan(epoch)] for epoch in range(3)]
-    for one, other in itertools.combinations(epochs, 2):
-        assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
+    for first, second in itertools.combinations(epochs, 2):
+        assert {frozenset(b) for b in first} != {frozenset(b) for b in second}
 
 
 def test_iterating_twice_gives_epoch_0_then_1() -> None:
     s = sampler(natural_lengths(500))
-    zero, one = ([b.tolist() for b in s.plan(epoch)] for epoch in (0, 1))
-    assert list(s) == zero
-    assert list(s) == one
-    assert len(zero) == len(one) == len(s)
+    first, second = ([b.tolist() for b in s.plan(epoch)] for epoch in (0, 1))
+    assert list(s) == first
+    assert list(s) == second
+    assert len(first) == len(second) == len(s)
 
 
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_skip_goes_on_exactly_where_the_other_run_stood(world_size: int) -> None:
+def test_skip_continues_exactly_where_the_first_run_stood(world_size: int) -> None:
     lengths = natural_lengths(200)
     options = {"rank": world_size - 1, "world_size": world_size}
     epoch = len(sampler(lengths, **options))
@@ -351,7 +292,7 @@ def test_validation_is_the_same_every_epoch_and_for_every_seed() -> None:
 def test_however_few_the_pairs_every_rank_has_a_batch(
     pairs: int, world_size: int, shuffle: bool
 ) -> None:
-    """A rank without one would not take part in what the others wait for."""
+    """A rank without a batch would leave the other ranks waiting."""
     lengths = np.full(pairs, 10), np.full(pairs, 10)
     ranks = [
         sampler(lengths, max_tokens=1000, rank=rank, world_size=world_size, shuffle=shuffle)
@@ -380,23 +321,23 @@ def test_max_tokens_must_be_a_whole_number(max_tokens: object) -> None:
 
 
 def cells(src: np.ndarray, tgt: np.ndarray) -> int:
-    """What attention computes for a batch, of both sides."""
+    """The positions that attention computes for a batch, on both sides."""
     return sum(number * width for side in grouped(src, tgt) for number, width in side)
 
 
 def grouped(src: np.ndarray, tgt: np.ndarray) -> list[list[tuple[int, int]]]:
-    """A batch's groups, as collate has them."""
+    """A batch's groups, as collate makes them."""
     lengths = np.stack((src, tgt), axis=1)
     return group(lengths[np.argsort(-lengths.max(axis=1), kind="stable")])
 
 
 def share_of_real_rows(src: np.ndarray, tgt: np.ndarray, max_tokens: int) -> float:
-    """Of the rows that the layers compute in an epoch, those that are positions of sentences."""
+    """The share of the rows that the layers compute in an epoch that is no padding."""
     batches = TokenBudgetSampler(src, tgt, max_tokens, seed=1).plan(0)
     tokens = [int(side[batch].sum()) for batch in batches for side in (src, tgt)]
     rows = [len(pack(torch.ones(1, n, dtype=torch.long)).ids) for n in tokens]
-    laid_out = [cells(src[batch], tgt[batch]) for batch in batches]
-    assert sum(tokens) / sum(laid_out) > 0.75  # which only attention lays out
+    positions = [cells(src[batch], tgt[batch]) for batch in batches]
+    assert sum(tokens) / sum(positions) > 0.75  # only attention has these
     return sum(tokens) / sum(rows)
 
 

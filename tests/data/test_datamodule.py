@@ -1,4 +1,4 @@
-"""Batches for Lightning: what they hold, which rank gets which, and where a resumed run starts."""
+"""What the batches hold, which rank gets which, and where a resumed run starts."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import torch
 
 from mt.data import datamodule, phrasebook
 from mt.data.batch_sampler import Batch
-from mt.data.datamodule import TranslationData, _Batches, _Changes
+from mt.data.datamodule import TranslationData, _Augmentation, _BatchDataset
 from mt.data.preprocessing import PairFilter
 from mt.data.readers import PhrasebookReader
 from mt.data.special_ids import EOS
@@ -34,17 +34,22 @@ def data(bpe: Tokenizer, folder: Path, rank: int = 0, world_size: int = 1, **cha
     return module
 
 
+def set_up(bpe: Tokenizer, folder: Path, *ranks: int, **changes: Any) -> Any:
+    module = data(bpe, folder, *ranks, **changes)
+    module.setup("fit")
+    return module
+
+
 def sentences(batch: Batch) -> list[tuple[int, ...]]:
     return [tuple(row[row != 0].tolist()) for row in batch.src.padded()]
 
 
 def test_an_epoch_gives_every_training_pair_once(bpe: Tokenizer, tmp_path: Path) -> None:
-    module = data(bpe, tmp_path)
-    module.setup("fit")
+    module = set_up(bpe, tmp_path)
     batches = list(module.train_dataloader())
-    found = sorted(row for batch in batches for row in sentences(batch))
+    rows = sorted(row for batch in batches for row in sentences(batch))
     texts = [source for source, _ in phrasebook.load("train")[:150]]
-    assert found == sorted((*ids, EOS) for ids in bpe.encode(texts))
+    assert rows == sorted((*ids, EOS) for ids in bpe.encode(texts))
     for batch in batches:
         for side in (batch.src, batch.tgt):
             assert side.tokens <= 200
@@ -53,38 +58,34 @@ def test_an_epoch_gives_every_training_pair_once(bpe: Tokenizer, tmp_path: Path)
 
 
 def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) -> None:
-    found = []
-    for workers in (0, 2):
-        module = data(bpe, tmp_path, workers=workers)
-        module.setup("fit")
-        found.append([batch.src.ids for batch in module.train_dataloader()])
-    assert len(found[0]) == len(found[1])
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    epochs = [
+        [batch.src.ids for batch in set_up(bpe, tmp_path, workers=workers).train_dataloader()]
+        for workers in (0, 2)
+    ]
+    assert all(torch.equal(none, two) for none, two in zip(*epochs, strict=True))
 
 
-def test_a_signal_before_a_worker_has_begun_does_not_end_it(
+def test_a_signal_does_not_end_a_worker_that_is_starting(
     bpe: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one for the whole process group may come: a loader without its worker fails."""
+    """A signal for the whole process group may come then, and a loader fails without its worker."""
 
-    def begin_late(parent: int, worker: int) -> None:
+    def init_late(parent: int, worker: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         worker_init_fn(parent, worker)
         assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
-    monkeypatch.setattr(datamodule, "worker_init_fn", begin_late)
-    module = data(bpe, tmp_path, workers=2)
-    module.setup("fit")
+    monkeypatch.setattr(datamodule, "worker_init_fn", init_late)
+    module = set_up(bpe, tmp_path, workers=2)
     assert len(list(module.train_dataloader())) == len(module._sampler(module.train, shuffle=True))
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_bpe_dropout_splits_the_same_sentences_anew_in_training_alone(
+def test_bpe_dropout_resegments_the_same_sentences_in_training_alone(
     bpe: Tokenizer, tmp_path: Path
 ) -> None:
     def batches(dropout: float, epochs: int = 1, workers: int = 0) -> list[Batch]:
-        module = data(bpe, tmp_path, bpe_dropout=dropout, workers=workers)
-        module.setup("fit")
+        module = set_up(bpe, tmp_path, bpe_dropout=dropout, workers=workers)
         loader = module.train_dataloader()
         return [batch for _ in range(epochs) for batch in loader]
 
@@ -96,43 +97,47 @@ def test_bpe_dropout_splits_the_same_sentences_anew_in_training_alone(
     plain, sampled = batches(0.0), batches(0.3, epochs=2)
     once, twice = sampled[: len(plain)], sampled[len(plain) :]
     assert texts(once) == texts(twice) == texts(plain)
-    tokens = [sum(batch.src.tokens for batch in some) for some in (plain, once, twice)]
+    tokens = [sum(batch.src.tokens for batch in epoch) for epoch in (plain, once, twice)]
     assert min(tokens[1:]) > 1.2 * tokens[0]
-    pieces = [sorted(row for batch in some for row in sentences(batch)) for some in (once, twice)]
-    assert pieces[0] != pieces[1]  # other pieces in another epoch
+    pieces = [sorted(row for batch in epoch for row in sentences(batch)) for epoch in (once, twice)]
+    assert pieces[0] != pieces[1]  # every epoch has different pieces
     assert all(batch.tgt.tokens == len(batch.labels) for batch in once)
     again = batches(0.3, workers=2)
     assert all(torch.equal(a.src.ids, b.src.ids) for a, b in zip(once, again, strict=True))
     assert all(torch.equal(a.labels, b.labels) for a, b in zip(once, again, strict=True))
-    module = data(bpe, tmp_path, bpe_dropout=0.3)
-    module.setup("fit")
+    module = set_up(bpe, tmp_path, bpe_dropout=0.3)
     rows = [row for batch in module.val_dataloader() for row in sentences(batch)]
     validation = [source for source, _ in phrasebook.load("validation")[:40]]
     assert sorted(rows) == sorted((*ids, EOS) for ids in bpe.encode(validation))
 
 
-def test_a_sentence_with_a_character_of_no_piece_stays_as_it_is(bpe: Tokenizer) -> None:
+def test_a_sentence_with_an_unknown_character_is_not_resegmented(bpe: Tokenizer) -> None:
     rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where is the 犬?", "Where is it?"])]
     prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))
-    batches = _Batches(prepared, _Changes(bpe, bpe_dropout=0.9, noise=0.0, seed=1))
-    found = batches[[0, 1]].src.padded()
-    whole, sampled = sorted(found.tolist(), key=lambda row: row[: len(rows[0])] != rows[0].tolist())
+    batches = _BatchDataset(prepared, _Augmentation(bpe, bpe_dropout=0.9, noise=0.0, seed=1))
+    padded = batches[[0, 1]].src.padded().tolist()
+    whole, sampled = sorted(padded, key=lambda row: row[: len(rows[0])] != rows[0].tolist())
     assert whole[: len(rows[0])] == rows[0].tolist()
     assert sum(i != 0 for i in sampled) > len(rows[1]) + 1
 
 
-@pytest.mark.parametrize("wrong", [1, -0.1, "much"])
-def test_bpe_dropout_is_a_probability(bpe: Tokenizer, tmp_path: Path, wrong: Any) -> None:
+@pytest.mark.parametrize("dropout", [1, -0.1, "much"])
+def test_bpe_dropout_is_a_probability(bpe: Tokenizer, tmp_path: Path, dropout: Any) -> None:
     with pytest.raises(ValueError, match="bpe_dropout="):
-        data(bpe, tmp_path, bpe_dropout=wrong)
+        data(bpe, tmp_path, bpe_dropout=dropout)
 
 
-def test_a_share_of_the_training_sentences_is_typed_carelessly_other_ones_every_epoch(
+@pytest.mark.parametrize("noise", [-0.1, 1.1, "much", None, True])
+def test_noise_is_a_probability(bpe: Tokenizer, tmp_path: Path, noise: Any) -> None:
+    with pytest.raises(ValueError, match=r"data\.noise="):
+        data(bpe, tmp_path, noise=noise)
+
+
+def test_every_epoch_a_different_share_of_the_training_sentences_gets_typing_noise(
     bpe: Tokenizer, tmp_path: Path
 ) -> None:
     def epochs(noise: float, workers: int = 0) -> list[list[tuple[str, str]]]:
-        module = data(bpe, tmp_path, noise=noise, workers=workers)
-        module.setup("fit")
+        module = set_up(bpe, tmp_path, noise=noise, workers=workers)
         loader = module.train_dataloader()
         return [[pair for batch in loader for pair in texts(batch)] for _ in range(2)]
 
@@ -140,15 +145,14 @@ def test_a_share_of_the_training_sentences_is_typed_carelessly_other_ones_every_
         sides = (bpe.decode(side.padded().tolist()) for side in (batch.src, batch.tgt))
         return list(zip(*sides, strict=True))
 
-    neat, careless = epochs(0.0)[0], epochs(0.4)
-    share = [len(set(epoch) - set(neat)) / len(neat) for epoch in careless]
+    clean, noisy = epochs(0.0)[0], epochs(0.4)
+    share = [len(set(epoch) - set(clean)) / len(clean) for epoch in noisy]
     assert all(0.2 < changed < 0.45 for changed in share)
-    assert sorted(careless[0]) != sorted(careless[1])
-    for epoch in careless:  # translations are what they were
-        assert sorted(target for _, target in epoch) == sorted(target for _, target in neat)
-    assert epochs(0.4, workers=2)[0] == careless[0]
-    module = data(bpe, tmp_path, noise=1.0)
-    module.setup("fit")
+    assert sorted(noisy[0]) != sorted(noisy[1])
+    for epoch in noisy:  # with the same targets
+        assert sorted(target for _, target in epoch) == sorted(target for _, target in clean)
+    assert epochs(0.4, workers=2)[0] == noisy[0]
+    module = set_up(bpe, tmp_path, noise=1.0)
     rows = [row for batch in module.val_dataloader() for row in sentences(batch)]
     validation = [source for source, _ in phrasebook.load("validation")[:40]]
     assert sorted(rows) == sorted((*ids, EOS) for ids in bpe.encode(validation))
@@ -157,74 +161,65 @@ def test_a_share_of_the_training_sentences_is_typed_carelessly_other_ones_every_
 def test_ranks_share_the_epoch_and_the_validation(bpe: Tokenizer, tmp_path: Path) -> None:
     shares, validation = [], []
     for rank in (0, 1):
-        module = data(bpe, tmp_path, rank, 2)
-        module.setup("fit")
+        module = set_up(bpe, tmp_path, rank, 2)
         shares.append([row for batch in module.train_dataloader() for row in sentences(batch)])
         validation += [row for batch in module.val_dataloader() for row in sentences(batch)]
     assert not set(shares[0]) & set(shares[1])
     assert len(validation) == 40
 
 
-def test_a_resumed_run_goes_on_behind_the_batches_it_has_seen(
+def test_a_resumed_run_continues_after_the_batches_it_has_seen(
     bpe: Tokenizer, tmp_path: Path
 ) -> None:
-    first = data(bpe, tmp_path)
-    first.setup("fit")
+    first = set_up(bpe, tmp_path)
     batches = [batch.src.ids for batch in first.train_dataloader()]
     first.batches_seen = 3
-    resumed = data(bpe, tmp_path)
-    resumed.setup("fit")
+    resumed = set_up(bpe, tmp_path)
     resumed.load_state_dict(first.state_dict())
     rest = [batch.src.ids for batch in resumed.train_dataloader()]
     assert len(rest) == len(batches) - 3
-    assert all(torch.equal(one, other) for one, other in zip(rest, batches[3:], strict=True))
+    assert all(torch.equal(*ids) for ids in zip(rest, batches[3:], strict=True))
 
 
-def test_other_batches_resume_at_about_the_same_place(
+def test_different_batches_resume_at_about_the_same_place(
     bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = data(bpe, tmp_path)
-    first.setup("fit")
+    first = set_up(bpe, tmp_path)
     first.batches_seen = 8
-    resumed = data(bpe, tmp_path, world_size=2)
-    resumed.setup("fit")
+    resumed = set_up(bpe, tmp_path, world_size=2)
     resumed.load_state_dict(first.state_dict())
     assert resumed.batches_seen == 4
     assert "about the same place" in caplog.text
     assert "pairs" not in caplog.text
 
 
-def test_a_checkpoint_of_a_version_that_made_other_batches_is_told(
+def test_a_warning_reports_a_checkpoint_of_different_batches(
     bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, resumed = data(bpe, tmp_path), data(bpe, tmp_path)
-    for module in (first, resumed):
-        module.setup("fit")
+    first, resumed = set_up(bpe, tmp_path), set_up(bpe, tmp_path)
     resumed.load_state_dict(first.state_dict())
     assert not caplog.text
     first.batches_seen = 50
     state = first.state_dict()
     resumed.load_state_dict(state | {"epoch_length": 2 * resumed.epoch_length})
     assert resumed.batches_seen == 25
-    assert "how batches are made has changed" in caplog.text
+    assert "the batching has changed" in caplog.text
     caplog.clear()
     del state["epoch_length"]
     resumed.load_state_dict(state)
     assert resumed.batches_seen == 50
-    assert "how batches are made has changed" in caplog.text
+    assert "the batching has changed" in caplog.text
 
 
-def test_other_training_pairs_are_told(
+def test_a_warning_reports_different_training_pairs(
     bpe: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, resumed = data(bpe, tmp_path), data(bpe, tmp_path, limit=100)
-    for module in (first, resumed):
-        module.setup("fit")
+    first, resumed = set_up(bpe, tmp_path), set_up(bpe, tmp_path, limit=100)
     resumed.load_state_dict(first.state_dict())
-    assert "of a run on 150 pairs, these are 100" in caplog.text
+    assert "from a run on 150 pairs, these are 100" in caplog.text
 
 
-def test_a_rank_without_a_validation_pair_shows_at_once(bpe: Tokenizer, tmp_path: Path) -> None:
+def test_a_rank_without_a_validation_pair_is_an_error(bpe: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 pairs are too few for 2 devices"):
         data(bpe, tmp_path, world_size=2, validation_limit=1).setup("fit")
 
@@ -236,11 +231,9 @@ def test_the_references_are_the_untouched_texts(bpe: Tokenizer, tmp_path: Path) 
     assert list(zip(source, target, strict=True)) == phrasebook.load("validation")[:40]
 
 
-def test_training_is_cleaned_and_validation_only_of_what_cannot_be_used(
-    bpe: Tokenizer, tmp_path: Path
-) -> None:
+def test_validation_loses_only_pairs_that_cannot_be_used(bpe: Tokenizer, tmp_path: Path) -> None:
     module = data(bpe, tmp_path)
-    module.cleaning = PairFilter(max_length=12, max_ratio=1.2)
+    module.pair_filter = PairFilter(max_length=12, max_ratio=1.2)
     module.setup("fit")
     assert module.train.report["dropped"]["max_ratio"] > 0
     assert module.train.report["dropped"]["max_length"] > 0

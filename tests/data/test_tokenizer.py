@@ -37,7 +37,7 @@ def tokenizer() -> Tokenizer:
 
 
 def random_text(rng: random.Random) -> str:
-    """Up to 30 characters from anywhere in Unicode, the unpleasant places more often."""
+    """Up to 30 characters of any kind in Unicode, the unpleasant kinds more often."""
     pools = [
         "abcÄÖÜäöüß .,-<>/",
         "😀👨‍👩‍👧🇩🇪",
@@ -48,9 +48,9 @@ def random_text(rng: random.Random) -> str:
         "\ud800\udbff\udc00\udfff",  # lone surrogates
         "▁﷽ﬁＡ²\ue000\uffff",
     ]
-    pick = [lambda pool=pool: rng.choice(pool) for pool in pools]
-    pick.append(lambda: chr(rng.randrange(0x110000)))
-    return "".join(rng.choice(pick)() for _ in range(rng.randrange(31)))
+    draws = [lambda pool=pool: rng.choice(pool) for pool in pools]
+    draws.append(lambda: chr(rng.randrange(0x110000)))
+    return "".join(rng.choice(draws)() for _ in range(rng.randrange(31)))
 
 
 # Ids and text
@@ -108,7 +108,7 @@ def test_a_literal_special_piece_is_ordinary_text(literal: str) -> None:
     assert tokenizer.decode([ids]) == [literal]
 
 
-def test_special_ids_leave_no_trace_in_the_text(tokenizer: Tokenizer) -> None:
+def test_special_ids_are_not_decoded(tokenizer: Tokenizer) -> None:
     [ids] = tokenizer.encode(["Der Bär hört"])
     noisy = [BOS, ids[0], UNK, *ids[1:], EOS, PAD, PAD]
     assert tokenizer.decode([noisy, [PAD, UNK, BOS, EOS], []]) == ["Der Bär hört", "", ""]
@@ -178,7 +178,7 @@ def test_vocab_size_must_be_a_whole_number(vocab_size: object) -> None:
         tokenizers.train(SENTENCES, vocab_size)  # type: ignore[arg-type]
 
 
-def test_an_error_of_the_datas_reader_is_not_hidden() -> None:
+def test_an_error_of_the_reader_is_not_hidden() -> None:
     def broken():
         yield from SENTENCES[:10]
         raise OSError("disk gone")
@@ -259,11 +259,11 @@ def test_sampled_pieces_spell_the_same_text_and_follow_from_the_seed(bpe: Tokeni
     assert bpe.decode(sampled) == lines
     assert bpe.sample(lines, 0.5, seed=1) == sampled != bpe.sample(lines, 0.5, seed=2)
     assert sum(map(len, sampled)) > 1.2 * sum(map(len, bpe.encode(lines)))
-    assert len({tuple(ids) for ids in sampled}) > 10  # equal lines come in different pieces
+    assert len({tuple(ids) for ids in sampled}) > 10  # equal lines get different pieces
 
 
 def test_a_seed_means_the_same_pieces_in_every_process(bpe: Tokenizer, tmp_path: Path) -> None:
-    """A training that is resumed goes on as it would have: SentencePiece 0.2.2 does not."""
+    """A resumed training continues as if it had not stopped; SentencePiece 0.2.2 breaks this."""
     tokenizers.save(bpe, tmp_path / "bpe.model")
     lines = ["Where do you live?", "My sister bought a new red bicycle."] * 3
     program = (
@@ -271,5 +271,5 @@ def test_a_seed_means_the_same_pieces_in_every_process(bpe: Tokenizer, tmp_path:
         "print(Tokenizer.load(sys.argv[1]).sample(sys.argv[2:], 0.5, seed=1))"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "bpe.model"), *lines]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert found.strip() == str(bpe.sample(lines, 0.5, seed=1))
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.strip() == str(bpe.sample(lines, 0.5, seed=1))

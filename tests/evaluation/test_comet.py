@@ -10,7 +10,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from mt.evaluation import metrics
+from mt.evaluation.comet import Comet
 
 pytest.importorskip("comet", reason="the extra 'comet' is not installed")
 
@@ -57,15 +57,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_score_is_the_packages(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import comet
 
-    comet_metric = metrics.Comet(str(model))
+    comet_metric = Comet(str(model))
     score, sentences = comet_metric(SOURCES, HYPOTHESES, REFERENCES)
     assert capfd.readouterr() == ("", "")
     sides = zip(SOURCES, HYPOTHESES, REFERENCES, strict=True)
     samples = [{"src": src, "mt": mt, "ref": ref} for src, mt, ref in sides]
-    theirs = comet.load_from_checkpoint(str(model)).predict(samples, gpus=0)
-    assert sentences == pytest.approx(theirs.scores)
+    expected = comet.load_from_checkpoint(str(model)).predict(samples, gpus=0)
+    assert sentences == pytest.approx(expected.scores)
     assert len(set(sentences)) == 3
-    assert score.value == pytest.approx(theirs.system_score) == pytest.approx(sum(sentences) / 3)
+    assert score.value == pytest.approx(expected.system_score) == pytest.approx(sum(sentences) / 3)
     assert 0 < score.interval < max(sentences) - min(sentences)
     assert score.signature.startswith("comet:2.")
     _, sentence_level = comet_metric(SOURCES[::-1], HYPOTHESES[::-1], REFERENCES[::-1])
@@ -73,7 +73,7 @@ def test_the_score_is_the_packages(model: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_its_libraries_are_silent_from_the_first_import_on(model: Path) -> None:
-    program = f"from mt import metrics; metrics.Comet({str(model)!r})(['a'], ['b'], ['c'])"
+    program = f"from mt.evaluation.comet import Comet; Comet({str(model)!r})(['a'], ['b'], ['c'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -83,4 +83,4 @@ def test_a_file_that_is_no_model(model: Path, tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(model.read_bytes())
     with pytest.raises(ValueError, match=r"COMET model can be loaded: hparams\.yaml file is"):
-        metrics.Comet(str(path))
+        Comet(str(path))

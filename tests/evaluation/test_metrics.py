@@ -14,6 +14,7 @@ import sacremoses
 from conftest import SHARED
 
 from mt.evaluation import metrics
+from mt.evaluation.comet import Comet
 from mt.evaluation.metrics import Score
 
 # Three of five words right up to a wrong last one: 4/5 of the words, 3/4 of the pairs, 2/3 of the
@@ -32,6 +33,9 @@ REFERENCES = [
     "Ein schöner Tag, nicht wahr?",
     "Die vierte Zeile fehlt.",
 ]
+
+
+compound_split_bleu = metrics._compound_split().score
 
 
 def by_name(hypotheses: list[str], references: list[str]) -> dict[str, Score]:
@@ -101,7 +105,7 @@ def test_chrf_and_ter_are_sacrebleus() -> None:
         ("E-Mail-Wagen", "E ##AT##-##AT## Mail ##AT##-##AT## Wagen"),
         ("Das ist gut.", "Das ist gut ."),
         ("Ein Tag - und mehr", "Ein Tag - und mehr"),  # a dash, no compound
-        ("Vor- und Nachteile", "Vor- und Nachteile"),  # nothing behind the hyphen
+        ("Vor- und Nachteile", "Vor- und Nachteile"),  # nothing after the hyphen
         ("„Gut“, sagte er.", '„ Gut " , sagte er .'),
         ("Ein Tag – nicht wahr…", "Ein Tag – nicht wahr ..."),
         ("Am 3. Mai, 10.000 Euro.", "Am 3. Mai , 10.000 Euro ."),  # Moses for German
@@ -122,19 +126,19 @@ def test_splitting_lifts_a_half_right_compound() -> None:
         ["wir fahren bald nach Baden-Bad"],
     )
     assert metrics.bleu(hypotheses, references).value == pytest.approx(LAST_OF_FIVE_WRONG)
-    split = metrics.compound_split_bleu(hypotheses, references)
+    split = compound_split_bleu(hypotheses, references)
     assert split.value == pytest.approx(100 * (3 / 7) ** 0.25)
 
 
 def test_compound_split_bleu_is_not_smoothed() -> None:
     """multi-bleu.perl gives 0 when no quadruple matches; sacreBLEU's smoothing does not."""
     hypotheses, references = ["A B C D E"], ["A B C X E"]
-    assert metrics.compound_split_bleu(hypotheses, references).value == 0
+    assert compound_split_bleu(hypotheses, references).value == 0
     assert metrics.bleu(hypotheses, references).value > 0
 
 
 def test_compound_split_signature_says_what_was_done() -> None:
-    signature = metrics.compound_split_bleu(HYPOTHESES, REFERENCES).signature
+    signature = compound_split_bleu(HYPOTHESES, REFERENCES).signature
     parts = signature.split("|")
     for part in (
         "case:mixed",
@@ -166,26 +170,26 @@ def test_perfect_translations() -> None:
 def test_all_scores_agree_with_the_single_ones() -> None:
     scores = [x._replace(interval=None) for x in metrics.all_scores(HYPOTHESES, REFERENCES)]
     assert metrics.bleu(HYPOTHESES, REFERENCES) in scores
-    assert metrics.compound_split_bleu(HYPOTHESES, REFERENCES) in scores
+    assert compound_split_bleu(HYPOTHESES, REFERENCES) in scores
 
 
 def test_intervals_are_sacrebleus_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
     hypotheses, references = ["Der Hund schläft.", *HYPOTHESES[1:3]] * 5, REFERENCES[:3] * 5
-    found = metrics.all_scores(hypotheses, references)
-    theirs_of = (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER())
-    for score, metric in zip(found[:3], theirs_of, strict=True):
-        theirs = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
-        assert score.value == theirs.score
-        assert score.interval == pytest.approx(theirs._ci)
+    scores = metrics.all_scores(hypotheses, references)
+    sacrebleu_metrics = (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER())
+    for score, metric in zip(scores[:3], sacrebleu_metrics, strict=True):
+        expected = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
+        assert score.value == expected.score
+        assert f" ± {score.interval:.5f}" in expected.format(width=5)
         assert 0 < score.interval < 50
         assert "bs:" in str(metric.get_signature())
-        assert "bs:" not in score.signature  # that of the score without them
+        assert "bs:" not in score.signature  # it is the value's, not the interval's
     assert metrics.bootstrap_signature() == "bs:1000|seed:12345"
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     assert metrics.bootstrap_signature() == "bs:1000|seed:7"
-    other = metrics.all_scores(hypotheses, references)
-    assert [score.value for score in other] == [score.value for score in found]
-    assert [score.interval for score in other] != [score.interval for score in found]
+    reseeded = metrics.all_scores(hypotheses, references)
+    assert [score.value for score in reseeded] == [score.value for score in scores]
+    assert [score.interval for score in reseeded] != [score.interval for score in scores]
 
 
 def test_one_sentence_has_no_interval() -> None:
@@ -202,7 +206,7 @@ def test_no_score_is_a_bare_bleu(tokenized: bool) -> None:
     assert all("version:" in signature for signature in signatures)
 
 
-@pytest.mark.parametrize("measure", [metrics.all_scores, metrics.bleu, metrics.compound_split_bleu])
+@pytest.mark.parametrize("scorer", [metrics.all_scores, metrics.bleu, compound_split_bleu])
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [
@@ -212,9 +216,9 @@ def test_no_score_is_a_bare_bleu(tokenized: bool) -> None:
         ([], [], "nothing to score"),
     ],
 )
-def test_sentences_must_match_one_to_one(measure, hypotheses, references, message) -> None:
+def test_sentences_must_match_one_to_one(scorer, hypotheses, references, message) -> None:
     with pytest.raises(ValueError, match=message):
-        measure(hypotheses, references)
+        scorer(hypotheses, references)
 
 
 def test_compounds_are_split_in_german_alone():
@@ -274,7 +278,7 @@ def test_lc_tok_bleu_is_that_of_the_form() -> None:
 
 
 def test_tokenised_text_is_scored_as_it_is() -> None:
-    """Of five tokens the last is wrong, also where 13a would make more of them."""
+    """The last of five tokens is wrong; 13a would split them into more."""
     hypotheses, references = ["a b c d,e x"], ["a b c d,e y"]
     scores = {s.name: s for s in metrics.all_scores(hypotheses, references, tokenized=True)}
     assert list(scores) == [
@@ -283,10 +287,10 @@ def test_tokenised_text_is_scored_as_it_is() -> None:
         "TER",
         "sacreBLEU, detokenised",
     ]
-    given = scores["tokenised BLEU, as given"]
-    assert given.value == pytest.approx(LAST_OF_FIVE_WRONG)
-    assert "tok:none" in given.signature
-    assert metrics.bleu(hypotheses, references).value > given.value + 1
+    as_given = scores["tokenised BLEU, as given"]
+    assert as_given.value == pytest.approx(LAST_OF_FIVE_WRONG)
+    assert "tok:none" in as_given.signature
+    assert metrics.bleu(hypotheses, references).value > as_given.value + 1
 
 
 def test_tokens_are_put_together_again_for_sacrebleu() -> None:
@@ -311,7 +315,7 @@ def test_tokens_are_put_together_again_for_sacrebleu() -> None:
     ],
 )
 def test_what_looks_tokenised(lines: list[str], tokenised: bool | None) -> None:
-    assert metrics.look_tokenized(lines) is tokenised
+    assert metrics.looks_tokenized(lines) is tokenised
 
 
 def test_sacrebleu_warns_of_tokenised_text_unless_forced(
@@ -357,7 +361,7 @@ def test_blank_lines_are_scored(tokenized: bool) -> None:
 
 
 class StandIn(types.ModuleType):
-    """Of unbabel-comet 2: what mt.evaluation.metrics uses."""
+    """What mt.evaluation.comet uses of unbabel-comet 2."""
 
     __name__ = "comet"
 
@@ -393,7 +397,7 @@ def comet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 
 def test_comet_scores_sentences_and_the_whole(comet: StandIn) -> None:
-    by_path, by_name = metrics.Comet(str(comet.path)), metrics.Comet("known/model", gpu=True)
+    by_path, by_name = Comet(str(comet.path)), Comet("known/model", gpu=True)
     score, sentences = by_path(["a", "b"], ["xx", "xxxx"], ["y", "z"])
     assert (score.name, score.value, sentences) == ("COMET", pytest.approx(0.03), [0.02, 0.04])
     sha256 = hashlib.sha256(b"weights").hexdigest()[:12]
@@ -417,7 +421,7 @@ def test_comet_without_its_model(
     monkeypatch.chdir(tmp_path)
     Path("damaged.ckpt").write_bytes(b"other")
     with pytest.raises(ValueError, match=f"comet={model}: no such COMET model can be loaded: "):
-        metrics.Comet(model)
+        Comet(model)
 
 
 def test_comet_that_fails_in_its_libraries(comet: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,10 +430,10 @@ def test_comet_that_fails_in_its_libraries(comet: StandIn, monkeypatch: pytest.M
 
     monkeypatch.setattr(comet, "predict", predict, raising=False)
     with pytest.raises(ValueError, match="COMET has failed: CUDA out of memory"):
-        metrics.Comet(str(comet.path))(["a"], ["b"], ["c"])
+        Comet(str(comet.path))(["a"], ["b"], ["c"])
 
 
 def test_comet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "comet", None)
     with pytest.raises(ValueError, match="comet=x: COMET is not installed: pip install -e"):
-        metrics.Comet("x")
+        Comet("x")

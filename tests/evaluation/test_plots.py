@@ -20,7 +20,7 @@ def write_log(run: Path, version: int, rows: str) -> None:
 
 
 def test_the_logs_of_a_resumed_run_are_one(tmp_path: Path) -> None:
-    """The second start goes on from before the first's end; the tenth comes behind the second."""
+    """The second start begins before the first's end; the tenth comes after the second."""
     write_log(tmp_path, 0, "0,0.1,10,5.0,,,\n0,,19,,1.5,3,20\n0,0.1,20,4.0,,,\n0,0.1,30,9.0,,,\n")
     write_log(tmp_path, 2, "0,0.1,30,3.0,,,\n0,0.1,40,2.5,,,\n")
     write_log(tmp_path, 10, "1,0.1,40,2.0,,,\n1,,49,,2.5,2,10\n")
@@ -32,7 +32,7 @@ def test_the_logs_of_a_resumed_run_are_one(tmp_path: Path) -> None:
 
 
 def test_the_averaged_model_is_a_point_of_its_own(tmp_path: Path) -> None:
-    """A run that was at its end and went on: the first part's mean is no point of the curve."""
+    """A run that was complete and then extended: the mean of its first part is no point."""
     write_log(tmp_path, 0, "0,,99,,30,3,20,\n0,,100,,35,3,10,1\n")
     write_log(tmp_path, 1, "1,0.1,149,2.5,,,,\n1,,199,,33,3,9,\n1,,200,,37,3,8,1\n")
     curves = plots.learning_curves(tmp_path / "model")
@@ -75,17 +75,17 @@ def run(name: str, value: float) -> dict[str, Any]:
 
 def comparison() -> dict[str, Any]:
     side = {"score": 30.0, "mean": 30.1, "ci": 1.0}
-    other = {"score": 31.0, "mean": 31.1, "ci": 1.1}
-    score = {"signature": "nrefs:1|bs:1000|seed:1|tok:13a", "a": side, "b": other, "p_value": 0.01}
-    about = {"model": "outputs/a/model", "search": "greedy"}
+    better = {"score": 31.0, "mean": 31.1, "ci": 1.1}
+    score = {"signature": "nrefs:1|bs:1000|seed:1|tok:13a", "a": side, "b": better, "p_value": 0.01}
+    system = {"model": "outputs/a/model", "search": "greedy"}
     buckets = [{"words": "1-5", "sentences": 3, "a": {"sacreBLEU": 30.0}, "b": {"sacreBLEU": 0.0}}]
     wins = {"a_better": 1, "b_better": 1, "equal": 1, "signature": "nc:6"}
     wins |= {"differences": [0.0, -100.0, 12.0]}
     comet = {"name": "COMET", "signature": "comet:2"}
     return {
         "data": "d",
-        "a": about,
-        "b": about,
+        "a": system,
+        "b": system,
         "scores": [score | {"name": "sacreBLEU"}, score | {"name": "TER"}, score | comet],
         "by_length": buckets,
         "sentence_chrf": wins,
@@ -135,7 +135,7 @@ def test_the_page_of_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(plots, "_draw_intervals", intervals)
     plots.draw_comparison(path, comparison())
     check_png(path)
-    assert drawn == ["sacreBLEU", "TER"]  # from 0 to 100, as COMET is not
+    assert drawn == ["sacreBLEU", "TER"]  # COMET is not on the scale of 100
 
 
 def test_without_matplotlib_one_line_says_so(

@@ -1,6 +1,7 @@
-"""mt.export: what its gate lets through and what not, and each export run by its own engine."""
+"""mt.export: what its gate accepts and refuses, and each export run by its own engine."""
 
 import copy
+import importlib
 import itertools
 import json
 import math
@@ -55,7 +56,7 @@ def translator(model: Path) -> Translator:
 
 @pytest.fixture(autouse=True)
 def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(__main__, "SENTENCES", 30)
+    monkeypatch.setattr(__main__, "NUM_SENTENCES", 30)
 
 
 @pytest.fixture
@@ -91,25 +92,25 @@ def written(run: Run, model: Path, form: str, precision: str = "float32") -> Pat
 def test_an_export_is_written_and_proved(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, form: str, precision: str
 ) -> None:
-    monkeypatch.setattr(parity, "LIKE", 5.0)  # babble drifts apart sooner than sense
+    monkeypatch.setattr(parity, "MIN_LIKENESS", 5.0)  # babble drifts apart sooner than sense
     Path("own.en").write_text("".join(f"{line}\n" for line in LINES))
     own = ("--src", "own.en", "--ref", "own.en")
     done = run("--to", form, "--precision", precision, *own, model, "out")
     Path("own.en").unlink()
     assert (done.code, done.err) == (0, "")
-    about = json.loads(Path("out/parity.json").read_text())
+    report = json.loads(Path("out/parity.json").read_text())
     exact = precision == "float32"
     number = 30 if exact else len(LINES)
-    assert (about["format"], about["precision"], about["sentences"]) == (form, precision, number)
-    assert about["model_sha256"] == checkpoint.digest(model)
-    assert about["computed in"]
-    equal = about["equal greedy outputs"]
+    assert (report["format"], report["precision"], report["sentences"]) == (form, precision, number)
+    assert report["model_sha256"] == checkpoint.digest(model)
+    assert report["computed in"]
+    equal = report["equal greedy outputs"]
     assert equal == number if exact else equal >= 3
     assert f"out: {form}, {precision}" in done.out
     assert f"{equal} of {number}" in done.out
     assert Path("out/README.md").read_text() == (model / "README.md").read_text()
     assert [path.name for path in Path().iterdir()] == ["out"]
-    assert run("--to", form, model, "out").err.endswith("is there already: name another folder\n")
+    assert run("--to", form, model, "out").err.endswith("exists already: name another folder\n")
 
 
 @pytest.mark.parametrize("form", ["ctranslate2", "huggingface"])
@@ -145,7 +146,7 @@ def test_another_function_is_not_let_through(
     done = run("--to", form, model, "out")
     assert done.code == 2
     [line] = done.err.splitlines()
-    assert "of 30 sentences are translated otherwise" in line
+    assert "of 30 sentences are translated differently" in line
     assert "first in sentence 1, " in line
     assert "Traceback" not in done.err
     assert list(Path().iterdir()) == []
@@ -170,8 +171,8 @@ class Fake:
         return self.translator.tokenizer.decode(ids)
 
     def greedy(self, sources: list[list[int]]) -> list[list[int]]:
-        found = self.translator.search(sources, SearchOptions(beam_size=1), [[] for _ in sources])
-        return [self.output(next(self.count), best[0].ids) for best in found]
+        results = self.translator.search(sources, SearchOptions(beam_size=1), [[] for _ in sources])
+        return [self.output(next(self.count), hypotheses[0].ids) for hypotheses in results]
 
 
 def test_the_first_difference_is_named(translator: Translator) -> None:
@@ -179,12 +180,12 @@ def test_the_first_difference_is_named(translator: Translator) -> None:
     assert parity.check(translator, fake, LINES, LINES, exact=True)["equal greedy outputs"] == 40
     fake = Fake(translator)
     fake.output = lambda i, ids: ids if i < 27 else [*ids[:2], 7, *ids[3:]]
-    [ours] = translator.translate([LINES[27]], beam_size=1)
-    pieces = ours.parts[0].output
+    [result] = translator.translate([LINES[27]], beam_size=1)
+    pieces = result.parts[0].output
     with pytest.raises(parity.Difference) as error:
         parity.check(translator, fake, LINES, LINES, exact=True)
     assert f"first in sentence 28, {LINES[27]!r}, token 3, " in str(error.value)
-    assert f"behind {' '.join(pieces[:2])!r}" in str(error.value)
+    assert f"after {' '.join(pieces[:2])!r}" in str(error.value)
     assert f"ours {pieces[2]!r}" in str(error.value)
 
 
@@ -203,12 +204,12 @@ def test_another_tokenizer_is_a_difference(translator: Translator) -> None:
 
 
 def test_a_reduced_precision_is_held_to_bleu(translator: Translator) -> None:
-    outputs = [each.text for each in translator.translate(LINES, beam_size=1)]
+    outputs = [result.text for result in translator.translate(LINES, beam_size=1)]
     fake = Fake(translator)
     fake.output = lambda i, ids: [*ids[:-1], 7] if i == 4 else ids  # of 40 babbled lines
-    found = parity.check(translator, fake, LINES, LINES[::-1], exact=False)
-    assert found["equal greedy outputs"] == 39
-    assert found["BLEU of one against the other"] < 100
+    result = parity.check(translator, fake, LINES, LINES[::-1], exact=False)
+    assert result["equal greedy outputs"] == 39
+    assert result["BLEU of one against the other"] < 100
     fake = Fake(translator)
     fake.output = lambda i, ids: [7] if i % 2 else ids
     with pytest.raises(parity.Difference, match=r"20 of 40 .* BLEU \d+\.\d\d, ours 100.00"):
@@ -312,7 +313,7 @@ SHAPES = {"narrow": {"d_k": 4}, "learned": {"learned_positions": 41}}
         ("huggingface", "narrow", "d_k=4, Marian's is d_model / h"),
         ("onnx", "narrow", "d_k=4, the export's is d_model / h"),
         ("huggingface", "learned", "learned positions, Marian's are sinusoids"),
-        ("ctranslate2", "learned", None),  # also behind those that are learned
+        ("ctranslate2", "learned", None),  # also after the last learned one
         pytest.param("onnx", "learned", None, marks=pytest.mark.slow),
     ],
 )
@@ -346,12 +347,14 @@ def test_transformers_alone_translates_from_text_to_text(
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     folder = written(run, model, "huggingface")
-    tokens = AutoTokenizer.from_pretrained(folder)
-    theirs = AutoModelForSeq2SeqLM.from_pretrained(folder)
-    batch = tokens(LINES[:10], return_tensors="pt", padding=True)
-    found = theirs.generate(**batch, num_beams=1, max_new_tokens=20)
-    ours = translator.translate(LINES[:10], beam_size=1, max_length=20)
-    assert tokens.batch_decode(found, skip_special_tokens=True) == [each.text for each in ours]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    marian = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    batch = tokenizer(LINES[:10], return_tensors="pt", padding=True)
+    ids = marian.generate(**batch, num_beams=1, max_new_tokens=20)
+    expected = translator.translate(LINES[:10], beam_size=1, max_length=20)
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [
+        result.text for result in expected
+    ]
 
 
 @pytest.mark.slow
@@ -361,9 +364,9 @@ def test_our_search_runs_on_onnx(run: Run, model: Path, translator: Translator) 
     engine = onnx.Engine(written(run, model, "onnx"))
     src = translator._pad(translator.tokenizer.encode(LINES))
     for options in (SearchOptions(beam_size=4, n_best=2), SearchOptions(samples=3, seed=1)):
-        ours, theirs = (search(each, src, options) for each in (translator.model, engine))
+        expected, outputs = (search(model, src, options) for model in (translator.model, engine))
         equal = [
-            [h.ids for h in a] == [h.ids for h in b] for a, b in zip(ours, theirs, strict=True)
+            [h.ids for h in a] == [h.ids for h in b] for a, b in zip(expected, outputs, strict=True)
         ]
         assert sum(equal) >= 38  # of 40: babble of a hundred tokens may hang on the last digit
 
@@ -405,18 +408,18 @@ def test_greedy_is_ours_with_any_option(
     ct2: Run, run_translate: Run, model: Path, options: str
 ) -> None:
     lines = "".join(f"{line}\n" for line in [*LINES, "", f"{LINES[0]} {LINES[1]}"]).encode()
-    asked = ("--beam-size", "1", *options.split())
-    ours = run_translate("--model", model, "--device", "cpu", *asked, stdin=lines)
-    assert ours.code == 0
-    assert ct2(*asked, stdin=lines) == ours
+    settings = ("--beam-size", "1", *options.split())
+    expected = run_translate("--model", model, "--device", "cpu", *settings, stdin=lines)
+    assert expected.code == 0
+    assert ct2(*settings, stdin=lines) == expected
 
 
 def test_n_best_and_json(ct2: Run) -> None:
     done = ct2("--n-best", "2", *LINES[:3])
     assert [line.split("\t")[0] for line in done.out.splitlines()] == list("112233")
-    [record] = [json.loads(line) for line in ct2("--json", LINES[0]).out.splitlines()]
-    assert record.keys() == {"source", "translation", "score"}
-    assert record["score"] < 0
+    [row] = [json.loads(line) for line in ct2("--json", LINES[0]).out.splitlines()]
+    assert row.keys() == {"source", "translation", "score"}
+    assert row["score"] < 0
 
 
 def test_a_line_too_long_is_cut(ct2: Run) -> None:
@@ -448,12 +451,12 @@ def test_what_this_engine_has_not_is_refused(ct2: Run, arguments: str, message: 
 def test_a_folder_of_the_other_kind_is_named(
     run_translate: Run, model: Path, exported: Path
 ) -> None:
-    ours = run_translate("--model", exported, "hello")
-    assert ours.code == 2
-    assert "mt.translate takes it with --engine ctranslate2" in ours.err
-    theirs = run_translate("--engine", "ctranslate2", "--model", model, "hello")
-    assert theirs.code == 2
-    assert "not written by mt.export --to ctranslate2, model.bin is missing" in theirs.err
+    done = run_translate("--model", exported, "hello")
+    assert done.code == 2
+    assert "mt.translate takes it with --engine ctranslate2" in done.err
+    done = run_translate("--engine", "ctranslate2", "--model", model, "hello")
+    assert done.code == 2
+    assert "not written by mt.export --to ctranslate2, model.bin is missing" in done.err
     alone = run_translate("--engine", "ctranslate2", "hello")
     assert (alone.code, "wants one --model" in alone.err) == (2, True)
 
@@ -482,50 +485,73 @@ def test_an_interrupted_output_goes_on_with_its_own_engine(
     (tmp_path / "out").unlink()
     monkeypatch.setattr(line_io, "BLOCK", 10)
     calls = itertools.count()
-    found = Engine.search
+    original_search = Engine.search
 
     def stopped(*arguments: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
-        return found(*arguments)
+        return original_search(*arguments)
 
     monkeypatch.setattr(Engine, "search", stopped)
     assert ct2(*fixed).code == 130
-    monkeypatch.setattr(Engine, "search", found)
+    monkeypatch.setattr(Engine, "search", original_search)
     other = run_translate("--model", model, "--device", "cpu", *fixed, "--resume")
     assert other.code == 2
     assert ct2(*fixed, "--resume") == Done(0, "", "")
     assert (tmp_path / "out").read_text() == expected
 
 
-def test_it_searches_as_the_model_says(run: Run, model: Path, tmp_path: Path) -> None:
-    shutil.copytree(model, tmp_path / "own")
-    file = tmp_path / "own" / "config.json"
+@pytest.fixture(scope="module")
+def all_forms(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each format, of a model with an alpha of its own."""
+    folder = tmp_path_factory.mktemp("all_forms")
+    shutil.copytree(model, folder / "own")
+    file = folder / "own" / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "search": {"alpha": 1.2}}))
-    loaded = checkpoint.load(tmp_path / "own")
-    for form in ("ctranslate2", "onnx", "huggingface"):
-        (tmp_path / form).mkdir()
-        __main__.engine_of(form).write(loaded, tmp_path / form, "float32")
+    loaded = checkpoint.load(folder / "own")
+    for form in __main__.FORMATS:
+        (folder / form).mkdir()
+        __main__.engine_of(form).write(loaded, folder / form, "float32")
+    return folder
+
+
+def test_it_searches_as_the_model_says(all_forms: Path) -> None:
     for form in ("ctranslate2", "onnx"):
-        options = __main__.engine_of(form).Engine(tmp_path / form).options
+        options = __main__.engine_of(form).Engine(all_forms / form).options
         assert (options.beam_size, options.alpha) == (4, 1.2)
-    config = json.loads((tmp_path / "huggingface" / "generation_config.json").read_text())
+    config = json.loads((all_forms / "huggingface" / "generation_config.json").read_text())
     assert (config["num_beams"], config["length_penalty"]) == (4, pytest.approx(0.9))
 
 
+def test_no_file_names_a_place_of_this_machine(all_forms: Path) -> None:
+    """Torch writes stack traces and module names beside the nodes of an ONNX file."""
+    places = {str(Path(common.__file__).parents[2]), str(Path.home()), str(all_forms)}
+    for file in (file for form in __main__.FORMATS for file in (all_forms / form).iterdir()):
+        content = file.read_bytes()
+        for word in (*places, "stack_trace", "site-packages", "mt.export"):
+            assert word.encode() not in content, (file.name, word)
+        if file.suffix == ".onnx":
+            onnx = importlib.import_module("onnx")
+            onnx.checker.check_model(file, full_check=True)
+            nodes = onnx.load(file).graph.node
+            assert nodes
+            assert not any(node.metadata_props or node.doc_string for node in nodes)
+
+
 def test_length_penalties_grow_alike_at_typical_lengths() -> None:
-    alpha, n = 1.2, common.TYPICAL
-    ours = [alpha * math.log((5 + length) / 6) for length in (n - 0.01, n + 0.01)]
-    theirs = [common.length_penalty(alpha) * math.log(length) for length in (n - 0.01, n + 0.01)]
-    assert ours[1] - ours[0] == pytest.approx(theirs[1] - theirs[0], rel=1e-4)
+    alpha, n = 1.2, common.TYPICAL_LENGTH
+    own = [alpha * math.log((5 + length) / 6) for length in (n - 0.01, n + 0.01)]
+    power = common.length_penalty(alpha)
+    engine = [power * math.log(length) for length in (n - 0.01, n + 0.01)]
+    assert own[1] - own[0] == pytest.approx(engine[1] - engine[0], rel=1e-4)
 
 
 def test_from_a_program(exported: Path, translator: Translator) -> None:
     engine = Engine(exported, workers=2)
-    ours = translator.translate(LINES, beam_size=1)
-    theirs = engine.translate(LINES, beam_size=1)
-    assert [each.text for each in theirs] == [each.text for each in ours]
-    assert all(each.log_prob != each.log_prob for each in theirs)  # it does not tell
+    expected = translator.translate(LINES, beam_size=1)
+    results = engine.translate(LINES, beam_size=1)
+    assert [result.text for result in results] == [result.text for result in expected]
+    assert all(math.isnan(result.log_prob) for result in results)
     for call in (
         lambda: engine.score(["a"], ["b"]),
         lambda: engine.translate(["a"], samples=2),

@@ -1,10 +1,9 @@
 """Greedy and beam search against naive searches written out in plain Python.
 
-The models here are toys: P(next token | source, prefix) is a function of all that is said so far,
-so that a row continued with another row's state gives itself away.
+The models here are toys: P(next token | source, prefix) is a function of the whole output so far.
+So a row that continues with the state of another row changes the result.
 """
 
-import itertools
 import math
 import random
 
@@ -26,12 +25,12 @@ V = 8
 
 
 class Toy:
-    """Speaks by ``logits(source, prefix)`` -> V numbers; source and prefix are tuples of ids."""
+    """A model with logits ``logits(source, prefix)``, V numbers; both are tuples of ids."""
 
     def __init__(self, logits):
         self.logits = logits
         self.steps = 0
-        self.rows = 0  # hypotheses that it was asked about, in all
+        self.rows = 0  # all hypotheses of all steps
 
     def start(self, src):
         return ToyState([tuple(i for i in row if i != PAD) for row in src.tolist()])
@@ -60,7 +59,7 @@ class Toy:
 
 
 class ToyState:
-    """Keeps sources, and the prefixes of each, as mt.inference.State keeps keys and values."""
+    """Sources and the prefixes of each, where incremental.State has keys and values."""
 
     def __init__(self, sources):
         self.sources = sources
@@ -72,7 +71,7 @@ class ToyState:
         self.prefixes = [self.prefixes[i] for i in order]
 
 
-def chance(source, prefix):
+def random_logits(source, prefix):
     """Random but always the same; pad, unk and bos are as likely as words."""
     rng = random.Random(f"{source} {prefix}")
     return [rng.gauss(0, 1.5) for _ in range(V)]
@@ -96,19 +95,50 @@ def max_extra(monkeypatch):
 # The naive searches: one sentence, lists of (log P, ids), no tensors and no early stop.
 
 
-def next_log_probs(logits, source, prefix):
-    """{token: log P} of those that may come next."""
-    row = logits((*source, EOS), prefix)
-    log_total = math.log(sum(math.exp(logit) for logit in row))
-    at_limit = len(prefix) == len(source) + mt.inference.beam_search.MAX_EXTRA
-    return {i: row[i] - log_total for i in ([EOS] if at_limit else [EOS, *WORDS])}
+class Rules:
+    """The options, each written out for one hypothesis at a time."""
+
+    def __init__(self, options, source, prefix=()):
+        self.options, self.prefix = options, tuple(prefix)
+        limit = options.max_length
+        if limit is None:
+            limit = max(len(source) + mt.inference.beam_search.MAX_EXTRA, options.min_length)
+        self.limit = max(limit, len(prefix))
+
+    def log_probs(self, logits, source, output):
+        """{token: log P} of those that may come next."""
+        row = list(logits((*source, EOS), output))
+        penalty = self.options.repetition_penalty
+        for token in set(output):
+            row[token] = row[token] / penalty if row[token] > 0 else row[token] * penalty
+        log_total = math.log(sum(math.exp(logit) for logit in row))
+        allowed = {i: row[i] - log_total for i in range(V)}
+        if len(output) < len(self.prefix):
+            return {self.prefix[len(output)]: allowed[self.prefix[len(output)]]}
+        if len(output) == self.limit:
+            return {EOS: allowed[EOS]}
+        for i in NEVER_IDS:
+            del allowed[i]
+        if len(output) < self.options.min_length:
+            del allowed[EOS]
+        n = self.options.no_repeat_ngram
+        if n:
+            ngrams = {output[i : i + n] for i in range(len(output) - n + 1)}
+            repeats = [i for i in allowed if i != EOS and (*output, i)[-n:] in ngrams]
+            allowed = {i: p for i, p in allowed.items() if i not in repeats}
+        return allowed
 
 
-def scored(ended, alpha):
+def next_log_probs(logits, source, output):
+    """{token: log P} of those that may come next, by the paper's options."""
+    return Rules(SearchOptions(), source).log_probs(logits, source, output)
+
+
+def scored(finished, alpha):
     """(log P, ids) -> hypotheses, best first."""
     hypotheses = [
         Hypothesis(list(ids), log_prob / ((5 + len(ids) + 1) / 6) ** alpha, log_prob)
-        for log_prob, ids in ended
+        for log_prob, ids in finished
     ]
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
@@ -124,29 +154,33 @@ def naive_greedy(logits, source, alpha):
         ids = (*ids, best)
 
 
-def naive_beam(logits, source, k, alpha, candidates=None):
+def all_outputs(logits, source, options, prefix=()):
+    """Every output that the rules permit, best first."""
+    rules, finished, alive = Rules(options, source, prefix), [], [(0.0, ())]
+    while alive:
+        log_prob, output = alive.pop()
+        for token, more in rules.log_probs(logits, source, output).items():
+            if token == EOS:
+                finished.append((log_prob + more, output))
+            else:
+                alive.append((log_prob + more, (*output, token)))
+    return scored(finished, options.alpha)
+
+
+def naive_beam(logits, source, options, prefix=(), candidates=None):
     """Keep the k best that have not ended among the best ``candidates``, 2k, until all end."""
-    going, ended = [(0.0, ())], []
-    while going:
-        grown = [
-            (log_prob + more, (*ids, token))
-            for log_prob, ids in going
-            for token, more in next_log_probs(logits, source, ids).items()
+    rules, alive, finished = Rules(options, source, prefix), [(0.0, ())], []
+    k = options.beam_size
+    while alive:
+        extended = [
+            (log_prob + more, (*output, token))
+            for log_prob, output in alive
+            for token, more in rules.log_probs(logits, source, output).items()
         ]
-        grown = sorted(grown, reverse=True)[: candidates or 2 * k]
-        ended += [(log_prob, ids[:-1]) for log_prob, ids in grown if ids[-1] == EOS]
-        going = [(log_prob, ids) for log_prob, ids in grown if ids[-1] != EOS][:k]
-    return scored(ended, alpha)
-
-
-def all_outputs(logits, source, alpha):
-    ended = []
-    for length in range(len(source) + mt.inference.beam_search.MAX_EXTRA + 1):
-        for ids in itertools.product(WORDS, repeat=length):
-            tokens = zip(range(length + 1), (*ids, EOS), strict=True)
-            log_prob = sum(next_log_probs(logits, source, ids[:i])[token] for i, token in tokens)
-            ended.append((log_prob, ids))
-    return scored(ended, alpha)
+        extended = sorted(extended, reverse=True)[: candidates or (1 if k == 1 else 2 * k)]
+        finished += [(log_prob, output[:-1]) for log_prob, output in extended if output[-1] == EOS]
+        alive = [(log_prob, output) for log_prob, output in extended if output[-1] != EOS][:k]
+    return scored(finished, options.alpha)
 
 
 def assert_same(actual, expected):
@@ -163,9 +197,9 @@ def assert_same(actual, expected):
 def test_beam_size_1_is_greedy(max_extra, alpha):
     max_extra(6)
     sources = some_sources(40)
-    results = search(Toy(chance), batch(sources), SearchOptions(1, alpha))
+    results = search(Toy(random_logits), batch(sources), SearchOptions(1, alpha))
     for source, result in zip(sources, results, strict=True):
-        assert_same(result, naive_greedy(chance, source, alpha))
+        assert_same(result, naive_greedy(random_logits, source, alpha))
     assert len({len(result[0].ids) for result in results}) > 4  # they end at different times
 
 
@@ -174,9 +208,9 @@ def test_beam_size_1_is_greedy(max_extra, alpha):
 def test_a_wide_beam_finds_the_best_of_all_outputs(max_extra, alpha, n_best):
     max_extra(1)
     sources = [[4], [5, 7], [6], [7, 4], [7]]
-    results = search(Toy(chance), batch(sources), SearchOptions(85, alpha, n_best))
+    results = search(Toy(random_logits), batch(sources), SearchOptions(85, alpha, n_best))
     for source, result in zip(sources, results, strict=True):
-        outputs = all_outputs(chance, source, alpha)
+        outputs = all_outputs(random_logits, source, SearchOptions(85, alpha))
         assert len(outputs) == (21 if len(source) == 1 else 85)  # 1 + 4 + 16 (+ 64)
         assert_same(result, outputs[:n_best])
 
@@ -186,9 +220,9 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(max_extra, alpha, n_best):
 def test_beam_search_stopped_early_equals_one_that_runs_to_the_end(max_extra, k, n_best, alpha):
     max_extra(4)
     sources = some_sources(30)
-    results = search(Toy(chance), batch(sources), SearchOptions(k, alpha, n_best))
+    results = search(Toy(random_logits), batch(sources), SearchOptions(k, alpha, n_best))
     for source, result in zip(sources, results, strict=True):
-        assert_same(result, naive_beam(chance, source, k, alpha)[:n_best])
+        assert_same(result, naive_beam(random_logits, source, SearchOptions(k, alpha))[:n_best])
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 4])
@@ -206,7 +240,7 @@ def test_search_stops_as_soon_as_nothing_better_can_come(beam_size):
 def test_eos_among_the_candidates_loses_no_hypothesis():
     """Keeping 2 candidates, eos takes the place of 6, the only way to the best output."""
     never = 1e-9
-    table = {  # chances of eos, 4, 5, 6, 7
+    table = {  # probabilities of eos, 4, 5, 6, 7
         (): [0.34, 0.33, never, 0.32, never],
         (6,): [never, never, 1.0, never, never],
         (6, 5): [1.0, never, never, never, never],
@@ -218,7 +252,7 @@ def test_eos_among_the_candidates_loses_no_hypothesis():
     for result in search(Toy(logits), batch([[4], [5, 6]]), SearchOptions(2, 0.6)):
         assert result[0].ids == [6, 5]
         assert result[0].log_prob == pytest.approx(math.log(0.32 / 0.99), rel=1e-3)
-    too_few = naive_beam(logits, [4], k=2, alpha=0.6, candidates=2)[0]
+    too_few = naive_beam(logits, [4], SearchOptions(2, 0.6), candidates=2)[0]
     assert too_few.ids == []
     assert too_few.score < result[0].score
 
@@ -226,7 +260,7 @@ def test_eos_among_the_candidates_loses_no_hypothesis():
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_output_ends_50_tokens_after_the_length_of_its_input(beam_size):
     def endless(source, prefix):
-        return [0, 0, 0, -20, *chance(source, prefix)[4:]]
+        return [0, 0, 0, -20, *random_logits(source, prefix)[4:]]
 
     sources = [[4], [5, 6, 7, 4, 5, 6, 7], [6, 4]]  # eos is not counted
     results = search(Toy(endless), batch(sources), SearchOptions(beam_size, 0.6))
@@ -242,16 +276,16 @@ def test_output_ends_50_tokens_after_the_length_of_its_input(beam_size):
 
 def test_there_may_be_fewer_outputs_than_wanted(max_extra):
     max_extra(0)
-    (result,) = search(Toy(chance), batch([[]]), SearchOptions(4, 0.6, n_best=4))
-    assert_same(result, all_outputs(chance, [], 0.6))
+    (result,) = search(Toy(random_logits), batch([[]]), SearchOptions(4, 0.6, n_best=4))
+    assert_same(result, all_outputs(random_logits, [], SearchOptions()))
     assert [hypothesis.ids for hypothesis in result] == [[]]
 
 
 @pytest.mark.parametrize("alpha", [0, 0.6])
-def test_n_best_are_sorted_distinct_and_what_the_model_says(max_extra, alpha):
+def test_n_best_are_sorted_distinct_and_scored_by_the_model(max_extra, alpha):
     max_extra(5)
     sources = some_sources(10)
-    results = search(Toy(chance), batch(sources), SearchOptions(6, alpha, n_best=6))
+    results = search(Toy(random_logits), batch(sources), SearchOptions(6, alpha, n_best=6))
     for source, result in zip(sources, results, strict=True):
         assert len(result) == 6
         assert len({tuple(hypothesis.ids) for hypothesis in result}) == 6
@@ -259,9 +293,9 @@ def test_n_best_are_sorted_distinct_and_what_the_model_says(max_extra, alpha):
         for ids, score, log_prob, _ in result:
             assert set(ids) <= set(WORDS)
             tokens = enumerate([*ids, EOS])
-            said = sum(next_log_probs(chance, source, tuple(ids[:i]))[t] for i, t in tokens)
-            assert log_prob == pytest.approx(said, rel=1e-5)
-            assert score == pytest.approx(said / ((6 + len(ids)) / 6) ** alpha, rel=1e-5)
+            total = sum(next_log_probs(random_logits, source, tuple(ids[:i]))[t] for i, t in tokens)
+            assert log_prob == pytest.approx(total, rel=1e-5)
+            assert score == pytest.approx(total / ((6 + len(ids)) / 6) ** alpha, rel=1e-5)
 
 
 # A sentence and its neighbours.
@@ -269,7 +303,7 @@ def test_n_best_are_sorted_distinct_and_what_the_model_says(max_extra, alpha):
 
 def talkative(source, prefix):
     """How soon it ends depends on the first word: 4 at once, 7 never."""
-    row = chance(source, prefix)
+    row = random_logits(source, prefix)
     row[EOS] += {4: 20, 5: 1, 6: -1, 7: -20}[source[0]]
     return row
 
@@ -318,7 +352,7 @@ def test_the_transformer_translates_alike_alone_and_in_a_batch(max_extra, option
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_no_sentences_have_no_translations(beam_size):
     none = torch.empty(0, 3, dtype=torch.long)
-    assert search(Toy(chance), none, SearchOptions(beam_size)) == []
+    assert search(Toy(random_logits), none, SearchOptions(beam_size)) == []
 
 
 # Numbers.

@@ -1,4 +1,4 @@
-"""The decoder that translates is the Transformer of mt.model, token by token and in any company."""
+"""The InferenceModel is the Transformer of mt.model, token by token, with any neighbours."""
 
 import math
 import random
@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
 from mt.inference.options import SearchOptions
+from mt.model import reference
 from mt.model.transformer import Transformer
 
 PAD, BOS, EOS = 0, 2, 3
@@ -55,16 +56,17 @@ def _no_gradients():
 
 
 @pytest.mark.parametrize("lengths", [[5, 2, 8], [6, 6], [1]])
-def test_steps_give_the_logits_of_the_model(lengths):
+def test_steps_give_the_logits_of_the_plain_model(lengths):
     model = tiny()
     decoder = InferenceModel(model)
     src, tgt = padded(lengths), random_ids(len(lengths), 60)  # the cache grows, twice
-    full = model(src, tgt)
+    expected = reference.from_fast(model)(src, tgt)
+    assert_close(model(src, tgt), expected, atol=1e-5, rtol=1e-5)
     state = decoder.start(src)
     for t in range(60):
         logits = decoder.step(tgt[:, t : t + 1], state)
         assert logits.dtype == torch.float32
-        assert_close(logits[:, 0], full[:, t], atol=2e-5, rtol=1e-5)
+        assert_close(logits[:, 0], expected[:, t], atol=2e-5, rtol=1e-5)
 
 
 def decoded(decoder: InferenceModel, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
@@ -74,10 +76,26 @@ def decoded(decoder: InferenceModel, src: torch.Tensor, tgt: torch.Tensor) -> to
 
 
 @VARIATIONS
-def test_steps_of_a_variation_give_the_logits_of_the_model(changes):
+def test_steps_of_a_variation_give_the_logits_of_the_plain_model(changes):
     model = tiny(**changes)
     src, tgt = padded([5, 2, 8]), random_ids(3, 60)
-    assert_close(decoded(InferenceModel(model), src, tgt), model(src, tgt), atol=2e-5, rtol=1e-5)
+    expected = reference.from_fast(model)(src, tgt)
+    assert_close(decoded(InferenceModel(model), src, tgt), expected, atol=2e-5, rtol=1e-5)
+
+
+@VARIATIONS
+def test_greedy_search_finds_the_tokens_of_the_plain_model(changes):
+    """Cached decoding against the plain model, which computes the whole prefix at each step."""
+    model = tiny(**changes)
+    model.decoder[-1].add_norm[-1].norm.weight[::2] *= -1  # so that it does not repeat its input
+    model.embedding.weight[EOS] *= 1.5  # so that some outputs end before the limit
+    src = padded(list(range(1, 21)))
+    greedy = search(InferenceModel(model), src, SearchOptions(1, max_length=12))
+    plain = reference.greedy_decode(reference.from_fast(model), src, max_length=12)
+    assert len({tuple(hypothesis.ids) for (hypothesis,) in greedy}) > 1
+    for (hypothesis,), output in zip(greedy, plain.tolist(), strict=True):
+        end = output.index(EOS) if EOS in output else len(output)
+        assert hypothesis.ids == output[:end]
 
 
 @VARIATIONS
@@ -85,12 +103,12 @@ def test_steps_of_a_variation_give_the_logits_of_the_model(changes):
 def test_other_precisions_of_a_variation_are_near(precision, most, changes):
     model = tiny(d_model=64, d_ff=128, **changes)
     src, tgt = padded([9, 4, 7]), random_ids(3, 12)
-    exact, said = model(src, tgt), decoded(InferenceModel(model, precision), src, tgt)
-    error = float((said - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
+    exact, logits = model(src, tgt), decoded(InferenceModel(model, precision), src, tgt)
+    error = float((logits - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
     assert 1e-5 < error < most
 
 
-def test_behind_the_last_learned_position_all_are_as_the_last():
+def test_positions_after_the_last_learned_one_are_like_the_last():
     model, longer = tiny(learned_positions=6), tiny(learned_positions=300)
     longer.load_state_dict(model.state_dict() | {"positions.weight": longer.positions.weight})
     longer.positions.weight[:] = model.positions.weight[torch.arange(300).clamp(max=5)]
@@ -103,9 +121,9 @@ def test_double_precision_of_the_model_is_met_to_1e_5():
     decoder = InferenceModel(model)
     src, tgt = padded([9, 4]), random_ids(2, 12)
     state = decoder.start(src)
-    said = torch.cat([decoder.step(tgt[:, t : t + 1], state) for t in range(12)], dim=1)
+    logits = torch.cat([decoder.step(tgt[:, t : t + 1], state) for t in range(12)], dim=1)
     exact = model.double()(src, tgt)
-    assert float((said - exact).abs().max() / exact.abs().max()) < 1e-5
+    assert float((logits - exact).abs().max() / exact.abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -169,15 +187,15 @@ def test_300_sentences_are_translated_alike_alone_and_in_batches(beam_size):
     decoder = InferenceModel(model)
     options = SearchOptions(beam_size, max_length=16, no_repeat_ngram=1)  # they would mumble
     sources = [padded([n]) for n in lengths]
-    alone = [search(decoder, source, options)[0][0] for source in sources]
+    one_by_one = [search(decoder, source, options)[0][0] for source in sources]
     together = []
     for start in range(0, 300, 64):
         rows = [source[0] for source in sources[start : start + 64]]
         src = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
-        together += [found[0] for found in search(decoder, src, options)]
+        together += [hypotheses[0] for hypotheses in search(decoder, src, options)]
     assert len({tuple(h.ids) for h in together}) > 150
     assert len({len(h.ids) for h in together}) > 5
-    for a, b in zip(alone, together, strict=True):
+    for a, b in zip(one_by_one, together, strict=True):
         assert a.ids == b.ids
         assert a.score == pytest.approx(b.score, abs=1e-4)
 
@@ -195,32 +213,28 @@ def test_a_source_of_3000_tokens_and_an_output_of_as_many():
 
 
 @pytest.mark.parametrize("d_k", [None, 2, 7])
-def test_attention_is_that_of_the_model(monkeypatch, d_k):
-    """Against the weights that mt.model itself computes, laid open."""
+def test_attention_is_that_of_the_plain_model(monkeypatch, d_k):
     model = tiny(d_k=d_k)
     src = padded([5, 2, 8])
     outputs = [[7, 8, 9], [], [10, 11, 12, 13, 14]]
-    found = InferenceModel(model).attention(src, outputs, BOS)
+    sentences = InferenceModel(model).attention(src, outputs, BOS)
 
-    seen: list[torch.Tensor] = []
+    attention, recorded = reference.attention, []
 
-    def laid_open(Q, K, V, mask=None, causal=False):
-        scores = Q @ K.transpose(2, 3) / math.sqrt(Q.shape[-1])
-        if causal:
-            mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        seen.append(weights)
-        return weights @ V
+    def recording(Q, K, V, mask):
+        recorded.append(attention(Q, K, torch.eye(K.shape[2]), mask))  # values 1: the weights
+        return attention(Q, K, V, mask)
 
-    monkeypatch.setattr("mt.model.transformer.attention", laid_open)
-    for b, (ids, weights) in enumerate(zip(outputs, found, strict=True)):
+    monkeypatch.setattr(reference, "attention", recording)
+    plain = reference.from_fast(model)
+    for b, (ids, weights) in enumerate(zip(outputs, sentences, strict=True)):
         source = src[b : b + 1, : int((src[b] != PAD).sum())]
-        seen.clear()
-        model(source, torch.tensor([[BOS, *ids]]))
-        decoder = seen[len(model.encoder) :]
-        wanted = torch.stack([w[0] for w in decoder[1::2]])  # self- and cross-attention in turn
+        recorded.clear()
+        plain(source, torch.tensor([[BOS, *ids]]))
+        decoder = recorded[len(model.encoder) :]
+        expected = torch.stack([w[0] for w in decoder[1::2]])  # self- and cross-attention in turn
         assert weights.shape == (2, 4, len(ids) + 1, source.shape[1])
-        assert_close(weights, wanted, atol=1e-5, rtol=1e-5)
+        assert_close(weights, expected, atol=1e-5, rtol=1e-5)
         assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
 
 
@@ -228,13 +242,13 @@ def test_attention_is_that_of_the_model(monkeypatch, d_k):
 
 
 def test_the_weights_of_float32_are_the_models_own():
-    """No second copy of a model in memory, but for the packed vocabulary."""
+    """Memory holds no second copy of a model, but for the blocked vocabulary."""
     model = tiny()
     decoder = InferenceModel(model)
     own = {p.data_ptr() for p in model.parameters()}
     layer = decoder.decoder[0]
-    for matrix in (layer.self_attention.W_QKV, layer.cross_attention.W_O, layer.feed_forward.W_1):
-        assert matrix.W.data_ptr() in own
+    for op in (layer.self_attention.W_QKV, layer.cross_attention.W_O, layer.feed_forward.W_1):
+        assert op.W.data_ptr() in own
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -258,9 +272,9 @@ def test_other_precisions_are_near(precision, most):
     exact = model(src, tgt)
     decoder = InferenceModel(model, precision)
     state = decoder.start(src)
-    said = torch.cat([decoder.step(tgt[:, t : t + 1], state) for t in range(12)], dim=1)
-    assert said.dtype == torch.float32
-    error = float((said - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
+    logits = torch.cat([decoder.step(tgt[:, t : t + 1], state) for t in range(12)], dim=1)
+    assert logits.dtype == torch.float32
+    error = float((logits - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
     assert 1e-5 < error < most
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mt.inference.linear import BlockedLinear, DenseLinear, Int8Linear, can_pack, linear_ops
+from mt.inference.linear import BlockedLinear, DenseLinear, Int8Linear, can_block, linear_ops
 
 CPU = torch.device("cpu")
-packs = pytest.mark.skipif(not can_pack(CPU), reason="this torch has no oneDNN")
+blocks = pytest.mark.skipif(not can_block(CPU), reason="this torch has no oneDNN")
 
 
 @pytest.fixture(autouse=True)
@@ -20,41 +20,41 @@ def _no_gradients():
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [(DenseLinear, 1e-5), pytest.param(BlockedLinear, 1e-5, marks=packs), (Int8Linear, 0.03)],
+    [(DenseLinear, 1e-5), pytest.param(BlockedLinear, 1e-5, marks=blocks), (Int8Linear, 0.03)],
 )
 def test_a_product_is_the_formula(kind, error, biased, rows):
     torch.manual_seed(rows)
     W, x, residual = torch.randn(24, 16), torch.randn(rows, 16), torch.randn(rows, 24)
     b = torch.randn(24) if biased else None
-    matrix = kind(W, b)
+    op = kind(W, b)
     y = x @ W.T
     shifted = y if b is None else y + b
-    kept = residual.clone()
+    residual_before = residual.clone()
 
-    def near(found, wanted):
-        assert found.dtype == torch.float32
-        assert float((found - wanted).abs().max()) < error * float(wanted.abs().max())
+    def near(product, expected):
+        assert product.dtype == torch.float32
+        assert float((product - expected).abs().max()) < error * float(expected.abs().max())
 
     if b is None:
-        near(matrix(x), y)
-    near(matrix.relu(x), shifted.relu())
-    near(matrix.add_residual(x, residual), shifted + residual)
-    assert torch.equal(residual, kept), "the residual was changed"
+        near(op(x), y)
+    near(op.relu(x), shifted.relu())
+    near(op.add_residual(x, residual), shifted + residual)
+    assert torch.equal(residual, residual_before), "the residual was changed"
 
 
-@packs
+@blocks
 @pytest.mark.parametrize("rows", [1, 5, 200])
-def test_packed_bfloat16_is_plain_bfloat16(rows):
+def test_blocked_bfloat16_is_dense_bfloat16(rows):
     W, b = torch.randn(40, 32).bfloat16(), torch.randn(40).bfloat16()
     x, residual = torch.randn(rows, 32).bfloat16(), torch.randn(rows, 40).bfloat16()
-    plain, packed = DenseLinear(W, b), BlockedLinear(W, b)
-    for found, wanted in (
-        (packed.relu(x), plain.relu(x)),
-        (packed.add_residual(x, residual), plain.add_residual(x, residual)),
+    dense, blocked = DenseLinear(W, b), BlockedLinear(W, b)
+    for product, expected in (
+        (blocked.relu(x), dense.relu(x)),
+        (blocked.add_residual(x, residual), dense.add_residual(x, residual)),
         (BlockedLinear(W)(x), DenseLinear(W)(x)),
     ):
-        assert found.dtype == torch.bfloat16
-        assert_close(found, wanted, atol=0.1, rtol=0.02)
+        assert product.dtype == torch.bfloat16
+        assert_close(product, expected, atol=0.1, rtol=0.02)
 
 
 def test_quantized_outputs_have_scales_of_their_own():
@@ -82,12 +82,12 @@ def test_no_warning_reaches_the_user():
         ("int8", (Int8Linear,), torch.float32),
     ],
 )
-def test_each_precision_has_its_matrices(precision, kinds, dtype):
-    make, found = linear_ops(precision, CPU)
+def test_each_precision_has_its_kind_of_op(precision, kinds, dtype):
+    make, op_dtype = linear_ops(precision, CPU)
     assert isinstance(make(torch.randn(4, 8)), kinds)
-    assert found == dtype
+    assert op_dtype == dtype
 
 
-def test_an_accelerator_has_plain_ones():
+def test_an_accelerator_has_dense_ops():
     make, _ = linear_ops("bfloat16", torch.device("meta"))
     assert isinstance(make(torch.empty(4, 8, device="meta")), DenseLinear)

@@ -16,7 +16,7 @@ SENTENCES = [pair[0] for pair in PAIRS]
 
 @pytest.fixture(scope="module")
 def short(bpe: Tokenizer) -> Translator:
-    """Of a model that never saw more than 16 tokens."""
+    """A translator whose model never saw more than 16 tokens."""
     return Translator(babbler(bpe.vocab_size), bpe, max_length=16)
 
 
@@ -88,9 +88,11 @@ def test_split_translates_sentence_by_sentence(babbling: Translator) -> None:
     [result] = babbling.translate([text], split=True)
     alone = babbling.translate([SENTENCES[0], SENTENCES[5], SENTENCES[20]])
     assert result.source == text
-    assert result.text == " ".join(each.text for each in alone)
-    assert result.tokens == sum(each.tokens for each in alone)
-    assert [part.output for part in result.parts] == [each.parts[0].output for each in alone]
+    assert result.text == " ".join(sentence.text for sentence in alone)
+    assert result.tokens == sum(sentence.tokens for sentence in alone)
+    assert [part.output for part in result.parts] == [
+        sentence.parts[0].output for sentence in alone
+    ]
     [whole] = babbling.translate([text])
     assert len(whole.parts) == 1
 

@@ -1,4 +1,4 @@
-"""Every option of the search against searches written out in plain Python, and against chance."""
+"""Every option of the search against naive searches in plain Python, and known probabilities."""
 
 import collections
 import itertools
@@ -11,15 +11,16 @@ import torch
 from test_beam_search import (
     BOS,
     EOS,
-    NEVER_IDS,
     WORDS,
+    Rules,
     Toy,
     V,
+    all_outputs,
     assert_same,
     batch,
-    chance,
     max_extra,  # noqa: F401 (a fixture)
-    scored,
+    naive_beam,
+    random_logits,
     some_sources,
 )
 
@@ -27,68 +28,6 @@ import mt.inference.beam_search
 from mt.inference.beam_search import score, search
 from mt.inference.incremental import Ensemble
 from mt.inference.options import SearchOptions
-
-
-class Rules:
-    """The options, each as one would say it, for one hypothesis at a time."""
-
-    def __init__(self, options, source, prefix=()):
-        self.options, self.prefix = options, tuple(prefix)
-        limit = options.max_length
-        if limit is None:
-            limit = max(len(source) + mt.inference.beam_search.MAX_EXTRA, options.min_length)
-        self.limit = max(limit, len(prefix))
-
-    def log_probs(self, logits, source, said):
-        """{token: log P} of those that may come next."""
-        row = list(logits((*source, EOS), said))
-        penalty = self.options.repetition_penalty
-        for token in set(said):
-            row[token] = row[token] / penalty if row[token] > 0 else row[token] * penalty
-        log_total = math.log(sum(math.exp(logit) for logit in row))
-        may = {i: row[i] - log_total for i in range(V)}
-        if len(said) < len(self.prefix):
-            return {self.prefix[len(said)]: may[self.prefix[len(said)]]}
-        if len(said) == self.limit:
-            return {EOS: may[EOS]}
-        for i in NEVER_IDS:
-            del may[i]
-        if len(said) < self.options.min_length:
-            del may[EOS]
-        n = self.options.no_repeat_ngram
-        if n:
-            there = {said[i : i + n] for i in range(len(said) - n + 1)}
-            may = {i: p for i, p in may.items() if (*said, i)[-n:] not in there or i == EOS}
-        return may
-
-
-def all_outputs(logits, source, options, prefix=()):
-    """Every output that the rules permit, best first."""
-    rules, ended, going = Rules(options, source, prefix), [], [(0.0, ())]
-    while going:
-        log_prob, said = going.pop()
-        for token, more in rules.log_probs(logits, source, said).items():
-            if token == EOS:
-                ended.append((log_prob + more, said))
-            else:
-                going.append((log_prob + more, (*said, token)))
-    return scored(ended, options.alpha)
-
-
-def naive_beam(logits, source, options, prefix=()):
-    rules, going, ended = Rules(options, source, prefix), [(0.0, ())], []
-    k = options.beam_size
-    while going:
-        grown = [
-            (log_prob + more, (*said, token))
-            for log_prob, said in going
-            for token, more in rules.log_probs(logits, source, said).items()
-        ]
-        grown = sorted(grown, reverse=True)[: 1 if k == 1 else 2 * k]
-        ended += [(log_prob, said[:-1]) for log_prob, said in grown if said[-1] == EOS]
-        going = [(log_prob, said) for log_prob, said in grown if said[-1] != EOS][:k]
-    return scored(ended, options.alpha)
-
 
 SETTINGS = {
     "min_length": {"min_length": 2},
@@ -113,9 +52,9 @@ def test_a_wide_beam_finds_the_best_that_is_permitted(max_extra, name, alpha):  
     max_extra(1)
     options = SearchOptions(85, alpha, n_best=3, **SETTINGS[name])
     sources = [[4], [5, 7], [6], [7, 4]]
-    found = search(Toy(chance), batch(sources), options)
-    for source, hypotheses in zip(sources, found, strict=True):
-        assert_same(hypotheses, all_outputs(chance, source, options)[:3])
+    results = search(Toy(random_logits), batch(sources), options)
+    for source, hypotheses in zip(sources, results, strict=True):
+        assert_same(hypotheses, all_outputs(random_logits, source, options)[:3])
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -124,9 +63,9 @@ def test_a_narrow_beam_is_the_naive_one(max_extra, name, k):  # noqa: F811
     max_extra(4)
     options = SearchOptions(k, 0.6, n_best=min(k, 2), **SETTINGS[name])
     sources = some_sources(25)
-    found = search(Toy(chance), batch(sources), options)
-    for source, hypotheses in zip(sources, found, strict=True):
-        assert_same(hypotheses, naive_beam(chance, source, options)[: options.n_best])
+    results = search(Toy(random_logits), batch(sources), options)
+    for source, hypotheses in zip(sources, results, strict=True):
+        assert_same(hypotheses, naive_beam(random_logits, source, options)[: options.n_best])
 
 
 @pytest.mark.parametrize("k", [1, 3, 85])
@@ -135,26 +74,26 @@ def test_outputs_begin_as_they_must(max_extra, k):  # noqa: F811
     options = SearchOptions(k, 0.6, n_best=min(k, 2), max_length=3)
     sources = [[4], [5, 7], [6], [7, 4], [7]]
     prefixes = [[], [6], [5, 5], [7, 6, 4], [4, 4, 4, 1]]  # the last: longer than permitted, unk
-    found = search(Toy(chance), batch(sources), options, prefixes)
+    results = search(Toy(random_logits), batch(sources), options, prefixes)
     naive = all_outputs if k == 85 else naive_beam
-    for source, prefix, hypotheses in zip(sources, prefixes, found, strict=True):
-        assert_same(hypotheses, naive(chance, source, options, prefix)[: options.n_best])
+    for source, prefix, hypotheses in zip(sources, prefixes, results, strict=True):
+        assert_same(hypotheses, naive(random_logits, source, options, prefix)[: options.n_best])
         assert all(h.ids[: len(prefix)] == prefix for h in hypotheses)
-    assert found[-1][0].ids == prefixes[-1]
+    assert results[-1][0].ids == prefixes[-1]
 
 
 def test_lengths_are_kept(max_extra):  # noqa: F811
     for options in (SearchOptions(1, min_length=60), SearchOptions(4, min_length=60)):
-        for hypotheses in search(Toy(chance), batch([[4], [5] * 20]), options):
+        for hypotheses in search(Toy(random_logits), batch([[4], [5] * 20]), options):
             assert 60 <= len(hypotheses[0].ids) <= 70  # more than the 51 that one word may have
     options = SearchOptions(3, max_length=0)
-    assert [h[0].ids for h in search(Toy(chance), batch([[4], [5]]), options)] == [[], []]
+    assert [h[0].ids for h in search(Toy(random_logits), batch([[4], [5]]), options)] == [[], []]
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_hypothesis_that_may_neither_end_nor_go_on_is_closed_as_it_is(beam_size):
     options = SearchOptions(beam_size, no_repeat_ngram=1, min_length=9, max_length=90)
-    for (hypothesis,) in search(Toy(chance), batch([[4], [5, 6]]), options):
+    for (hypothesis,) in search(Toy(random_logits), batch([[4], [5, 6]]), options):
         assert sorted(hypothesis.ids) == WORDS  # each word once, and nothing is left
         assert math.isfinite(hypothesis.score)
         assert len(hypothesis.token_log_probs) == 4
@@ -164,14 +103,15 @@ def test_a_hypothesis_that_may_neither_end_nor_go_on_is_closed_as_it_is(beam_siz
 def test_each_token_has_its_log_prob(max_extra, options):  # noqa: F811
     max_extra(5)
     sources = some_sources(10)
-    for source, found in zip(sources, search(Toy(chance), batch(sources), options), strict=True):
+    results = search(Toy(random_logits), batch(sources), options)
+    for source, hypotheses in zip(sources, results, strict=True):
         rules = Rules(options, source)
-        for hypothesis in found:
-            said = [
-                rules.log_probs(chance, source, tuple(hypothesis.ids[:i]))[token]
+        for hypothesis in hypotheses:
+            expected = [
+                rules.log_probs(random_logits, source, tuple(hypothesis.ids[:i]))[token]
                 for i, token in enumerate([*hypothesis.ids, EOS])
             ]
-            assert hypothesis.token_log_probs == pytest.approx(said, rel=1e-4, abs=1e-5)
+            assert hypothesis.token_log_probs == pytest.approx(expected, rel=1e-4, abs=1e-5)
             assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob)
 
 
@@ -197,33 +137,33 @@ def test_given_outputs_are_scored_as_the_search_would(max_extra):  # noqa: F811
     max_extra(5)
     sources = some_sources(12)
     options = SearchOptions(4, 0.6, n_best=3)
-    found = search(Toy(chance), batch(sources), options)
+    results = search(Toy(random_logits), batch(sources), options)
     for rank in range(3):
-        again = score(Toy(chance), batch(sources), [h[rank].ids for h in found], alpha=0.6)
-        assert_same(again, [h[rank] for h in found])
-        for one, other in zip(again, found, strict=True):
-            assert one.token_log_probs == pytest.approx(other[rank].token_log_probs, abs=1e-5)
+        again = score(Toy(random_logits), batch(sources), [h[rank].ids for h in results], alpha=0.6)
+        assert_same(again, [h[rank] for h in results])
+        for scored, hypotheses in zip(again, results, strict=True):
+            token_log_probs = hypotheses[rank].token_log_probs
+            assert scored.token_log_probs == pytest.approx(token_log_probs, abs=1e-5)
 
 
 def test_any_output_has_a_score():
     outputs = [[], [4], [1, 1, 4], [7] * 90]
     sources = [[4], [5, 6], [6], [7]]
-    for source, ids, found in zip(
-        sources, outputs, score(Toy(chance), batch(sources), outputs, 1.0), strict=True
-    ):
+    hypotheses = score(Toy(random_logits), batch(sources), outputs, 1.0)
+    for source, ids, hypothesis in zip(sources, outputs, hypotheses, strict=True):
         total = 0.0
         for i, token in enumerate([*ids, EOS]):
-            row = chance((*source, EOS), tuple(ids[:i]))
+            row = random_logits((*source, EOS), tuple(ids[:i]))
             total += row[token] - math.log(sum(map(math.exp, row)))
-        assert found.ids == ids
-        assert found.log_prob == pytest.approx(total, rel=1e-5)
-        assert found.score == pytest.approx(total / ((6 + len(ids)) / 6), rel=1e-5)
+        assert hypothesis.ids == ids
+        assert hypothesis.log_prob == pytest.approx(total, rel=1e-5)
+        assert hypothesis.score == pytest.approx(total / ((6 + len(ids)) / 6), rel=1e-5)
 
 
 # Ensembles
 
 
-def other(source, prefix):
+def other_logits(source, prefix):
     rng = random.Random(f"other {source} {prefix}")
     return [rng.gauss(0, 1.5) for _ in range(V)]
 
@@ -234,7 +174,9 @@ def softmax(row):
 
 
 def mixture(source, prefix):
-    pairs = zip(softmax(chance(source, prefix)), softmax(other(source, prefix)), strict=True)
+    pairs = zip(
+        softmax(random_logits(source, prefix)), softmax(other_logits(source, prefix)), strict=True
+    )
     return [math.log((a + b) / 2) for a, b in pairs]
 
 
@@ -243,11 +185,11 @@ def test_an_ensemble_is_the_mean_of_probabilities(max_extra, k):  # noqa: F811
     max_extra(4)
     sources = some_sources(20)
     options = SearchOptions(k, 0.6)
-    found = search(Ensemble([Toy(chance), Toy(other)]), batch(sources), options)
-    for source, hypotheses in zip(sources, found, strict=True):
+    results = search(Ensemble([Toy(random_logits), Toy(other_logits)]), batch(sources), options)
+    for source, hypotheses in zip(sources, results, strict=True):
         assert_same(hypotheses, naive_beam(mixture, source, options)[:1])
-    alone = search(Toy(chance), batch(sources), options)
-    assert [h[0].ids for h in found] != [h[0].ids for h in alone]
+    alone = search(Toy(random_logits), batch(sources), options)
+    assert [h[0].ids for h in results] != [h[0].ids for h in alone]
 
 
 @pytest.mark.parametrize("penalty", [0.6, 1.0, 1.7])
@@ -256,14 +198,14 @@ def test_an_ensemble_of_one_model_twice_is_that_model(max_extra, penalty):  # no
     max_extra(4)
     sources = some_sources(20)
     options = SearchOptions(3, 0.6, n_best=3, repetition_penalty=penalty)
-    alone = search(Toy(chance), batch(sources), options)
-    twice = search(Ensemble([Toy(chance), Toy(chance)]), batch(sources), options)
-    for one, two in zip(alone, twice, strict=True):
-        assert_same(two, one)
+    alone = search(Toy(random_logits), batch(sources), options)
+    doubled = search(Ensemble([Toy(random_logits), Toy(random_logits)]), batch(sources), options)
+    for expected_of_one, result in zip(alone, doubled, strict=True):
+        assert_same(result, expected_of_one)
 
 
-class Says:
-    """A model that says the same wherever it is."""
+class ConstantModel:
+    """A model with the same logits at every step."""
 
     def __init__(self, *logits):
         self.logits = torch.tensor(logits)[None, None]
@@ -277,10 +219,10 @@ class Says:
 
 @pytest.mark.parametrize("far", [-5.0, -60.0, -300.0])
 def test_an_ensemble_is_exact_where_float32_has_no_such_probability(far):
-    said = [(3.0, far, -1.0), (2.0, far - 2, 0.5)]
-    both = Ensemble([Says(*logits) for logits in said])
+    logits_of_models = [(3.0, far, -1.0), (2.0, far - 2, 0.5)]
+    both = Ensemble([ConstantModel(*logits) for logits in logits_of_models])
     logits = both.step(torch.zeros(1, 1), both.start(torch.zeros(1, 1)))[0, 0].double()
-    rows = torch.tensor(said).double()
+    rows = torch.tensor(logits_of_models).double()
     expected = rows.log_softmax(dim=1).logsumexp(dim=0) - math.log(2)
     height = rows.logsumexp(dim=1).mean()
     torch.testing.assert_close(logits - height, expected, rtol=1e-6, atol=1e-5)
@@ -290,22 +232,22 @@ def test_an_ensemble_is_exact_where_float32_has_no_such_probability(far):
 
 
 def short(source, prefix):
-    """A small tree of outputs with known chances."""
+    """A small tree of outputs with known probabilities."""
     if len(prefix) == 2:
         return [-50.0] * 3 + [0.0] + [-50.0] * 4
     return [math.log(p) for p in (1e-20, 1e-20, 1e-20, 0.3, 0.4, 0.2, 0.06, 0.04)]
 
 
 def frequencies(options, sources=1, logits=short):
-    found = search(
+    results = search(
         Toy(logits), batch([[4 + i % 4] * (1 + i // 4) for i in range(sources)]), options
     )
-    counts = collections.Counter(tuple(h.ids) for hypotheses in found for h in hypotheses)
+    counts = collections.Counter(tuple(h.ids) for hypotheses in results for h in hypotheses)
     return {ids: n / sum(counts.values()) for ids, n in counts.items()}
 
 
 def expected(first):
-    """Chances of all outputs of ``short`` when a token has the chances ``first``."""
+    """The probability of each output of ``short`` if a token has the probabilities ``first``."""
     end, *words = first
     table = {(): end}
     for a, p in zip(WORDS, words, strict=True):
@@ -315,12 +257,12 @@ def expected(first):
     return {ids: p for ids, p in table.items() if p > 0}
 
 
-def normalised(chances):
-    return [p / sum(chances) for p in chances]
+def normalised(probs):
+    return [p / sum(probs) for p in probs]
 
 
 @pytest.mark.parametrize(
-    ("settings", "chances"),
+    ("settings", "probs"),
     [
         ({}, [0.3, 0.4, 0.2, 0.06, 0.04]),
         ({"top_k": 2}, normalised([0.3, 0.4, 0, 0, 0])),
@@ -334,22 +276,22 @@ def normalised(chances):
     ],
     ids=str,
 )
-def test_samples_come_as_often_as_they_should(settings, chances):
-    found = frequencies(SearchOptions(samples=250, n_best=250, **settings), sources=16)
-    if chances is None:
-        assert () not in found
+def test_samples_come_as_often_as_they_should(settings, probs):
+    measured = frequencies(SearchOptions(samples=250, n_best=250, **settings), sources=16)
+    if probs is None:
+        assert () not in measured
         return
-    wanted = expected(chances)
-    assert found.keys() <= wanted.keys()
+    wanted = expected(probs)
+    assert measured.keys() <= wanted.keys()
     for ids, p in wanted.items():
-        assert found.get(ids, 0.0) == pytest.approx(p, abs=5 * math.sqrt(p / 4000) + 1e-3), ids
+        assert measured.get(ids, 0.0) == pytest.approx(p, abs=5 * math.sqrt(p / 4000) + 1e-3), ids
 
 
 def test_a_cold_sample_is_the_greedy_output(max_extra):  # noqa: F811
     max_extra(5)
     sources = some_sources(12)
-    cold = search(Toy(chance), batch(sources), SearchOptions(samples=2, temperature=0.01))
-    greedy = search(Toy(chance), batch(sources), SearchOptions(1))
+    cold = search(Toy(random_logits), batch(sources), SearchOptions(samples=2, temperature=0.01))
+    greedy = search(Toy(random_logits), batch(sources), SearchOptions(1))
     same = [a[0].ids == b[0].ids for a, b in zip(cold, greedy, strict=True)]
     assert sum(same) >= 11
 
@@ -358,35 +300,35 @@ def test_samples_depend_on_source_and_seed_alone(max_extra):  # noqa: F811
     max_extra(6)
     sources = some_sources(20)
     options = SearchOptions(samples=3, n_best=3, seed=7)
-    together = search(Toy(chance), batch(sources), options)
+    together = search(Toy(random_logits), batch(sources), options)
     order = random.Random(1).sample(range(20), 20)
-    shuffled = search(Toy(chance), batch([sources[i] for i in order]), options)
+    shuffled = search(Toy(random_logits), batch([sources[i] for i in order]), options)
     for i, hypotheses in zip(order, shuffled, strict=True):
         assert_same(hypotheses, together[i])
-        assert_same(search(Toy(chance), batch([sources[i]]), options)[0], together[i])
-    others = search(Toy(chance), batch(sources), SearchOptions(samples=3, n_best=3, seed=8))
+        assert_same(search(Toy(random_logits), batch([sources[i]]), options)[0], together[i])
+    others = search(Toy(random_logits), batch(sources), SearchOptions(samples=3, n_best=3, seed=8))
     assert [h[0].ids for h in others] != [h[0].ids for h in together]
     assert all(len(h) == 3 for h in together)
     assert all([x.score for x in h] == sorted((x.score for x in h), reverse=True) for h in together)
 
 
 def naive_sample(source, number, options, rules):
-    """Sample ``number`` by itself: its share of the source's random numbers, and no other's."""
+    """Sample ``number`` by itself: with its share of the source's random numbers alone."""
     rng = np.random.default_rng([options.seed, *source, EOS])
-    said = ()
+    output = ()
     while True:
-        chance_of_step = rng.random(options.samples)[number]
-        may = rules.log_probs(chance, source, said)
-        if not may:
-            return list(said)  # nothing is permitted
-        total, sums = sum(map(math.exp, may.values())), 0.0
-        for token in sorted(may):
-            sums += math.exp(may[token]) / total
-            if chance_of_step < sums:
+        uniform = rng.random(options.samples)[number]
+        allowed = rules.log_probs(random_logits, source, output)
+        if not allowed:
+            return list(output)  # nothing is permitted
+        total, sums = sum(map(math.exp, allowed.values())), 0.0
+        for token in sorted(allowed):
+            sums += math.exp(allowed[token]) / total
+            if uniform < sums:
                 break
         if token == EOS:
-            return list(said)
-        said = (*said, token)
+            return list(output)
+        output = (*output, token)
 
 
 @pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 1, "min_length": 9}])
@@ -394,20 +336,22 @@ def test_a_sample_is_not_moved_by_the_end_of_another(max_extra, settings):  # no
     max_extra(6)
     sources = some_sources(15)
     options = SearchOptions(samples=4, n_best=4, seed=3, max_length=9, **settings)
-    for source, found in zip(sources, search(Toy(chance), batch(sources), options), strict=True):
+    results = search(Toy(random_logits), batch(sources), options)
+    for source, hypotheses in zip(sources, results, strict=True):
         rules = Rules(options, source)
         wanted = sorted(naive_sample(source, number, options, rules) for number in range(4))
-        assert sorted(hypothesis.ids for hypothesis in found) == wanted
+        assert sorted(hypothesis.ids for hypothesis in hypotheses) == wanted
 
 
 def test_samples_carry_the_models_own_log_prob(max_extra):  # noqa: F811
-    """Not that of the warmer or shorter list that they were drawn from."""
+    """Not that of the distribution with temperature and top_k that they were drawn from."""
     max_extra(4)
     sources = some_sources(6)
     options = SearchOptions(samples=4, n_best=4, temperature=1.7, top_k=4)
-    for source, found in zip(sources, search(Toy(chance), batch(sources), options), strict=True):
-        again = score(Toy(chance), batch([source] * 4), [h.ids for h in found])
-        assert_same(found, again)
+    results = search(Toy(random_logits), batch(sources), options)
+    for source, hypotheses in zip(sources, results, strict=True):
+        again = score(Toy(random_logits), batch([source] * 4), [h.ids for h in hypotheses])
+        assert_same(hypotheses, again)
 
 
 # Options that make no sense
@@ -442,11 +386,11 @@ def test_a_bad_option_is_told(settings, message):
 
 
 def test_every_permutation_of_finished_sentences_closes_the_gaps():
-    for done in itertools.product([False, True], repeat=6):
-        order = mt.inference.beam_search._close_gaps(list(done))
-        assert sorted(order) == [i for i in range(6) if not done[i]]
+    for finished in itertools.product([False, True], repeat=6):
+        order = mt.inference.beam_search._close_gaps(list(finished))
+        assert sorted(order) == [i for i in range(6) if not finished[i]]
         moved = sum(i != old for i, old in enumerate(order))
-        assert moved == sum(done[: len(order)])  # no more than there are gaps
+        assert moved == sum(finished[: len(order)])  # no more than there are gaps
 
 
 def test_the_largest_are_found_in_folds_as_without():
@@ -454,7 +398,7 @@ def test_the_largest_are_found_in_folds_as_without():
     for shape in ((3, 2, 37_000), (1, 4, 32_000), (70, 1, 1_001), (2, 1, 40)):
         logits = torch.randn(shape)
         for keep in (1, 2, 8):
-            values, index = mt.inference.beam_search._top(logits, keep)
+            values, index = mt.inference.beam_search._top_k(logits, keep)
             wanted = logits.topk(keep)
             assert torch.equal(values, wanted.values)
             assert torch.equal(index, wanted.indices)
@@ -463,10 +407,10 @@ def test_the_largest_are_found_in_folds_as_without():
 def test_bos_is_how_every_output_begins():
     seen = []
 
-    class Listening(Toy):
+    class Recorder(Toy):
         def step(self, tokens, state, parents=None):
             seen.append(tokens.flatten().tolist())
             return super().step(tokens, state, parents)
 
-    search(Listening(chance), batch([[4], [5]]), SearchOptions(2))
+    search(Recorder(random_logits), batch([[4], [5]]), SearchOptions(2))
     assert seen[0] == [BOS, BOS]

@@ -1,4 +1,4 @@
-"""Where sentences end and where they do not, and where one that is too long is cut."""
+"""Where sentences end and where they do not, and where a sentence that is too long is split."""
 
 import itertools
 import random
@@ -57,7 +57,7 @@ def test_no_text_has_no_sentences(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shouted"),
+    ("text", "all_caps"),
     [
         ("WHERE DO YOU LIVE?", True),
         ("HELP!", True),
@@ -73,8 +73,8 @@ def test_no_text_has_no_sentences(text: str) -> None:
         ("", False),
     ],
 )
-def test_what_is_shouted(text: str, shouted: bool) -> None:
-    assert is_all_caps(text) is shouted
+def test_what_is_in_capitals_throughout(text: str, all_caps: bool) -> None:
+    assert is_all_caps(text) is all_caps
 
 
 def test_nothing_but_white_space_is_lost() -> None:
@@ -82,9 +82,9 @@ def test_nothing_but_white_space_is_lost() -> None:
     pool = [*"aA1 .!?…\"'”)(。！」\t\n😀", "Mr.", "no.", " I.", "e.g.", "\u2028", "\u0301"]
     for _ in range(2000):
         text = "".join(rng.choices(pool, k=rng.randrange(30)))
-        found = sentences(text)
-        assert "".join("".join(found).split()) == "".join(text.split())
-        assert all(sentence == sentence.strip() != "" for sentence in found)
+        split_text = sentences(text)
+        assert "".join("".join(split_text).split()) == "".join(text.split())
+        assert all(sentence == sentence.strip() != "" for sentence in split_text)
 
 
 @pytest.mark.parametrize("unit", [".", ". ", "A. ", '!"', '."', "no. 1 ", "((", "。"])
@@ -94,11 +94,11 @@ def test_odd_texts_take_no_longer_than_others(unit: str) -> None:
     assert time.process_time() - start < 2
 
 
-# Cuts
+# Split points
 
 
 def parts(text: str, max_length: int, tokenizer: Tokenizer | None = None) -> list[str]:
-    """What is between the cuts; without a tokenizer a word is a piece."""
+    """The segments between split points; without a tokenizer a word is a piece."""
     if tokenizer is None:
         pieces = [f"▁{word}" for word in text.split()]
     else:
@@ -125,25 +125,25 @@ def parts(text: str, max_length: int, tokenizer: Tokenizer | None = None) -> lis
         ("a|b|c", 1),
     ],
 )
-def test_a_long_sentence_is_cut_behind_marks(expected: str, max_length: int) -> None:
+def test_a_long_sentence_is_split_after_marks(expected: str, max_length: int) -> None:
     assert parts(expected.replace("|", " "), max_length) == expected.split("|")
 
 
-def test_a_word_that_is_too_long_is_cut_anywhere() -> None:
+def test_a_word_that_is_too_long_is_split_anywhere() -> None:
     assert split_points(["▁a", *"bcdefghij"], 4) == [4, 8, 10]
     assert split_points(["▁x", "▁a", *"bcdefghij"], 4) == [1, 5, 9, 11]
     assert split_points([], 4) == [0]
 
 
-def test_cuts_fall_between_words_of_a_real_vocabulary(bpe: Tokenizer) -> None:
+def test_split_points_fall_between_words_of_a_real_vocabulary(bpe: Tokenizer) -> None:
     text = "The bear hears the door, and a bird finds the key. My friend opens the key. " * 3
     for max_length in (12, 20, 33):
-        found = parts(text, max_length, bpe)
-        assert " ".join(found) == text.strip()
-        assert sum(part.endswith((",", ".")) for part in found) >= len(found) // 2
+        split_text = parts(text, max_length, bpe)
+        assert " ".join(split_text) == text.strip()
+        assert sum(part.endswith((",", ".")) for part in split_text) >= len(split_text) // 2
 
 
-def test_any_pieces_are_cut_within_bounds() -> None:
+def test_any_pieces_are_split_within_bounds() -> None:
     rng = random.Random(0)
     pool = ["▁", "▁a", "b", ".", ",", '."', "▁A", "▁Mr", "。", ")"]
     for _ in range(1000):

@@ -311,7 +311,7 @@ def test_workers_share_the_threads_and_give_them_back(
 def test_a_single_sentence_needs_no_worker(
     model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mt.inference.translator.ThreadPoolExecutor", None)
+    monkeypatch.setattr("mt.inference.batch_runner.ThreadPoolExecutor", None)
     Translator(model, tokenizer, MAX_LENGTH, workers=4).translate(["A door"], beam_size=1)
 
 

@@ -1,4 +1,4 @@
-"""What a translator can be asked for: prefixes, samples, lengths, ensembles, scores, attention."""
+"""What a translator can do: prefixes, samples, lengths, ensembles, scores, attention."""
 
 import math
 from pathlib import Path
@@ -29,7 +29,7 @@ def outputs(results: list[Translation]) -> list[tuple[str, ...]]:
 
 
 def assert_same(some: list[Translation], others: list[Translation]) -> None:
-    assert [each.text for each in some] == [each.text for each in others]
+    assert [result.text for result in some] == [result.text for result in others]
     assert outputs(some) == outputs(others)
     for one, other in zip(some, others, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-4)
@@ -94,14 +94,14 @@ def test_there_must_be_a_prefix_for_each_line(babbling: Translator, prefixes: li
 # Samples
 
 
-DRAWN = SearchOptions(samples=4, n_best=4, seed=1, max_length=20)
+SAMPLES = SearchOptions(samples=4, n_best=4, seed=1, max_length=20)
 
 
 def test_a_seed_gives_the_same_samples_in_any_company(babbling: Translator) -> None:
-    together = babbling.translate(LINES, DRAWN)
-    assert babbling.translate(LINES, DRAWN) == together
-    alone = [babbling.translate([line], DRAWN)[0] for line in LINES]
-    backwards = babbling.translate(LINES[::-1], DRAWN, batch_size=3)[::-1]
+    together = babbling.translate(LINES, SAMPLES)
+    assert babbling.translate(LINES, SAMPLES) == together
+    alone = [babbling.translate([line], SAMPLES)[0] for line in LINES]
+    backwards = babbling.translate(LINES[::-1], SAMPLES, batch_size=3)[::-1]
     for results in (alone, backwards):
         assert_same(results, together)
         assert [[text for text, _ in r.n_best] for r in results] == [
@@ -110,12 +110,12 @@ def test_a_seed_gives_the_same_samples_in_any_company(babbling: Translator) -> N
 
 
 def test_another_seed_gives_other_samples(babbling: Translator) -> None:
-    one, two = (babbling.translate(LINES, DRAWN, seed=seed) for seed in (1, 2))
+    one, two = (babbling.translate(LINES, SAMPLES, seed=seed) for seed in (1, 2))
     assert sum(a.n_best == b.n_best for a, b in zip(one, two, strict=True)) < len(LINES) / 4
 
 
 def test_samples_come_best_first_and_differ(babbling: Translator) -> None:
-    results = babbling.translate(LINES, DRAWN)
+    results = babbling.translate(LINES, SAMPLES)
     for result in results:
         scores = [score for _, score in result.n_best]
         assert len(scores) == 4
@@ -125,16 +125,16 @@ def test_samples_come_best_first_and_differ(babbling: Translator) -> None:
 
 def test_a_low_temperature_draws_what_is_likely(babbling: Translator) -> None:
     def mean(temperature: float) -> float:
-        drawn = babbling.translate(LINES, DRAWN, temperature=temperature, alpha=0.0)
-        return sum(score for result in drawn for _, score in result.n_best)
+        samples = babbling.translate(LINES, SAMPLES, temperature=temperature, alpha=0.0)
+        return sum(score for result in samples for _, score in result.n_best)
 
     assert mean(0.1) > mean(0.5) > mean(1.0) > mean(5.0)
 
 
 @pytest.mark.parametrize("setting", [{"top_k": 1}, {"top_p": 1e-6}])
 def test_samples_with_no_choice_are_the_greedy_output(babbling: Translator, setting: dict) -> None:
-    drawn = babbling.translate(LINES, samples=2, max_length=20, **setting)
-    assert_same(drawn, babbling.translate(LINES, beam_size=1, max_length=20))
+    samples = babbling.translate(LINES, samples=2, max_length=20, **setting)
+    assert_same(samples, babbling.translate(LINES, beam_size=1, max_length=20))
 
 
 # Lengths and repetition
@@ -160,7 +160,7 @@ def test_no_ngram_comes_twice(babbling: Translator, n: int, beam_size: int) -> N
         grams = [
             [output[i : i + n] for i in range(len(output) - n + 1)] for output in outputs(results)
         ]
-        return [len(set(each)) < len(each) for each in grams]
+        return [len(set(ngrams)) < len(ngrams) for ngrams in grams]
 
     assert not any(repeat(babbling.translate(LINES, beam_size=beam_size, no_repeat_ngram=n)))
     assert any(repeat(babbling.translate(LINES, beam_size=beam_size)))
@@ -168,8 +168,8 @@ def test_no_ngram_comes_twice(babbling: Translator, n: int, beam_size: int) -> N
 
 def test_a_penalty_makes_repetition_rarer(babbling: Translator) -> None:
     def variety(**settings: float) -> float:
-        found = outputs(babbling.translate(LINES, beam_size=1, min_length=20, **settings))
-        return sum(len(set(output)) / len(output) for output in found)
+        pieces = outputs(babbling.translate(LINES, beam_size=1, min_length=20, **settings))
+        return sum(len(set(output)) / len(output) for output in pieces)
 
     assert variety(repetition_penalty=3.0) > 1.5 * variety()
 
@@ -179,7 +179,7 @@ def test_a_penalty_makes_repetition_rarer(babbling: Translator) -> None:
 
 def test_equal_models_are_like_one(babbling: Translator, bpe: Tokenizer) -> None:
     twice = Translator([babbler(bpe.vocab_size), babbler(bpe.vocab_size)], bpe, 80)
-    for options in (SearchOptions(beam_size=1), SearchOptions(n_best=3), DRAWN):
+    for options in (SearchOptions(beam_size=1), SearchOptions(n_best=3), SAMPLES):
         assert_same(twice.translate(LINES, options), babbling.translate(LINES, options))
 
 
@@ -189,8 +189,8 @@ def test_an_ensemble_has_the_mean_probability(bpe: Tokenizer) -> None:
     sources, targets = [pair[0] for pair in PAIRS], [pair[1] for pair in PAIRS]
     scored = [t.score(sources, targets, alpha=0) for t in (one, two, both)]
     for a, b, mean in zip(*scored, strict=True):
-        said = [torch.tensor(r.parts[0].log_probs).double() for r in (a, b)]
-        expected = (said[0].exp() + said[1].exp()).log() - math.log(2)
+        log_probs = [torch.tensor(r.parts[0].log_probs).double() for r in (a, b)]
+        expected = (log_probs[0].exp() + log_probs[1].exp()).log() - math.log(2)
         assert mean.parts[0].log_probs == pytest.approx(expected.tolist(), abs=1e-4)
     texts = [[result.text for result in t.translate(LINES)] for t in (one, two, both)]
     assert texts[2] not in texts[:2]
@@ -233,15 +233,15 @@ def test_an_ensemble_of_two_directions_is_refused(bpe: Tokenizer, tmp_path: Path
 def test_a_translation_is_scored_as_the_search_did(babbling: Translator, alpha: float) -> None:
     results = babbling.translate([pair[0] for pair in phrasebook.phrases()][:200:2], alpha=alpha)
     encoded = babbling.tokenizer.encode([result.text for result in results])
-    found = [  # whose pieces are those that its text has again
+    same_pieces = [  # encoding the text gives the pieces again
         result
         for result, ids in zip(results, encoded, strict=True)
         if tuple(babbling.tokenizer.pieces(ids)) == result.parts[0].output
     ]
-    assert len(found) > 10
-    scored = babbling.score([r.source for r in found], [r.text for r in found], alpha)
-    assert_same(scored, found)
-    for one, other in zip(scored, found, strict=True):
+    assert len(same_pieces) > 10
+    scored = babbling.score([r.source for r in same_pieces], [r.text for r in same_pieces], alpha)
+    assert_same(scored, same_pieces)
+    for one, other in zip(scored, same_pieces, strict=True):
         assert one.parts[0].log_probs == pytest.approx(other.parts[0].log_probs, abs=1e-4)
         penalty = ((5 + one.tokens) / 6) ** alpha
         assert sum(one.parts[0].log_probs) / penalty == pytest.approx(one.score, abs=1e-4)
@@ -324,9 +324,9 @@ def test_the_choice_of_least_risk_comes_with_its_score(babbling: Translator) -> 
 def by_hand(translator: Translator, source: list[int], output: list[int]) -> np.ndarray:
     """Softmax(Q K^T / sqrt(d_k)) (3.2.1) of every layer, from what mt.model multiplies."""
     model = babbler(translator.tokenizer.vocab_size)
-    found: list[Tensor] = []
+    weights: list[Tensor] = []
 
-    def heads(x: Tensor, positions: int) -> Tensor:  # whatever padding the model has behind them
+    def heads(x: Tensor, positions: int) -> Tensor:  # without the padding at their end
         rows = x.flatten(0, -2)[:positions]
         return rows.unflatten(1, (model.config["h"], -1)).transpose(0, 1)
 
@@ -334,13 +334,13 @@ def by_hand(translator: Translator, source: list[int], output: list[int]) -> np.
         x, memory = inputs[:2]
         Q = heads(module.W_Q(x), len(output) + 1)
         K = heads(module.W_KV(memory).chunk(2, dim=-1)[0], len(source) + 1)
-        found.append((Q @ K.transpose(1, 2) / math.sqrt(Q.shape[2])).softmax(dim=2))
+        weights.append((Q @ K.transpose(1, 2) / math.sqrt(Q.shape[2])).softmax(dim=2))
 
     for layer in model.decoder:
         layer.cross_attention.register_forward_hook(watch)
     with torch.no_grad():
         model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *output]]))
-    return torch.stack(found).numpy()
+    return torch.stack(weights).numpy()
 
 
 def test_attention_is_that_of_the_model(babbling: Translator) -> None:
@@ -396,19 +396,21 @@ def test_parts_tell_the_pieces(babbling: Translator) -> None:
     assert sum(part.log_probs) / ((5 + result.tokens) / 6) ** 0.6 == pytest.approx(result.score)
 
 
-def test_what_is_typed_in_capitals_is_translated_in_small_letters_and_has_capitals_again(
+def test_a_sentence_in_capitals_is_translated_in_lower_case_and_put_in_capitals_again(
     babbling: Translator,
 ) -> None:
     line = "Where do you live? My friend is here."
     settings: dict[str, Any] = {"beam_size": 2, "n_best": 2}
     [plain] = babbling.translate(["Where do you live? My friend is here."], split=True, **settings)
-    [loud] = babbling.translate([line.upper()], split=True, **settings)
-    assert loud.source == line.upper()
-    assert loud.text == plain.text.upper() != plain.text
-    assert loud.n_best == tuple((text.upper(), score) for text, score in plain.n_best)
-    assert loud.parts == plain.parts
+    [all_caps] = babbling.translate([line.upper()], split=True, **settings)
+    assert all_caps.source == line.upper()
+    assert all_caps.text == plain.text.upper() != plain.text
+    assert all_caps.n_best == tuple((text.upper(), score) for text, score in plain.n_best)
+    assert all_caps.parts == plain.parts
     [mixed] = babbling.translate(["Where do you live? MY FRIEND IS HERE."], split=True)
-    alone = [each.text for each in babbling.translate(["Where do you live?", "My friend is here."])]
+    alone = [
+        result.text for result in babbling.translate(["Where do you live?", "My friend is here."])
+    ]
     assert mixed.text == f"{alone[0]} {alone[1].upper()}"
     whole = babbling.translate([line.upper()], **settings)
-    assert whole[0].parts != loud.parts  # a corpus is translated as it is
+    assert whole[0].parts != all_caps.parts  # a corpus is translated as it is

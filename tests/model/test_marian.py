@@ -1,4 +1,4 @@
-"""Weights of ours as Marian's and back, with transformers' MarianMTModel as the oracle."""
+"""Weights converted to Marian and back, with transformers' MarianMTModel as the oracle."""
 
 import json
 from pathlib import Path
@@ -24,28 +24,28 @@ TARGETS = pad([[BOS, 20, 21, 22], [BOS, 23], [BOS, 24, 25]])
 LINES = [source for source, _ in PAIRS]
 
 
-def assert_same(ours: torch.Tensor, theirs: torch.Tensor, tgt: torch.Tensor) -> None:
-    torch.testing.assert_close(ours[tgt > 0], theirs[tgt > 0], atol=1e-4, rtol=0)
+def assert_same(actual: torch.Tensor, expected: torch.Tensor, tgt: torch.Tensor) -> None:
+    torch.testing.assert_close(actual[tgt > 0], expected[tgt > 0], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("N", "d_model", "h"), [(1, 32, 4), (3, 48, 3)])
 def test_our_weights_in_marian_are_the_same_function(N: int, d_model: int, h: int) -> None:
     torch.manual_seed(1)
-    ours = Transformer(110, N=N, d_model=d_model, d_ff=64, h=h).eval()
-    for weight in ours.parameters():  # LayerNorms too are other ones than at the start
+    model = Transformer(110, N=N, d_model=d_model, d_ff=64, h=h).eval()
+    for weight in model.parameters():  # also LayerNorms, which begin as ones and zeros
         torch.nn.init.normal_(weight, std=0.3)
     bias = torch.randn(110)
-    theirs = transformers.MarianMTModel(transformers.MarianConfig(**marian.config(ours, 64)))
-    found = theirs.load_state_dict(marian.weights(ours, bias), strict=False)
-    assert not found.unexpected_keys
-    theirs.tie_weights()
+    oracle = transformers.MarianMTModel(transformers.MarianConfig(**marian.config(model, 64)))
+    keys = oracle.load_state_dict(marian.weights(model, bias), strict=False)
+    assert not keys.unexpected_keys
+    oracle.tie_weights()
     with torch.no_grad():
-        expected = theirs.eval()(
+        expected = oracle.eval()(
             input_ids=SOURCES, attention_mask=SOURCES.ne(0), decoder_input_ids=TARGETS
         ).logits
-    mine = ours(SOURCES, TARGETS).detach()
-    assert_same(mine + bias, expected, TARGETS)
-    assert mine[TARGETS > 0].std() > 0.5  # and not because nothing depends on anything
+    actual = model(SOURCES, TARGETS).detach()
+    assert_same(actual + bias, expected, TARGETS)
+    assert actual[TARGETS > 0].std() > 0.5  # and not because nothing depends on anything
 
 
 def marian_model(activation: str = "swish", **changes: Any) -> Any:
@@ -75,7 +75,7 @@ def marian_model(activation: str = "swish", **changes: Any) -> Any:
     model = transformers.MarianMTModel(config).eval()
     positions = ("encoder.embed_positions", "decoder.embed_positions")
     for name, weight in model.named_parameters():
-        if not any(each in name for each in positions):
+        if not any(part in name for part in positions):
             torch.nn.init.normal_(weight, std=0.3)
     torch.nn.init.normal_(model.final_logits_bias)
     return model
@@ -83,22 +83,24 @@ def marian_model(activation: str = "swish", **changes: Any) -> Any:
 
 @pytest.mark.parametrize("activation", sorted(marian.ACTIVATIONS))
 def test_a_marian_model_of_random_weights_gives_its_logits(activation: str) -> None:
-    theirs = marian_model(activation)
-    config = theirs.config.to_dict()
+    oracle = marian_model(activation)
+    config = oracle.config.to_dict()
     order = marian.order_of_ids(config, unk_id=1)
     assert order[:4] == [109, 1, 109, 0]
-    ours = marian.from_marian(config, theirs.state_dict(), order)
-    to_theirs = torch.tensor(order)
-    src, tgt = to_theirs[SOURCES], to_theirs[TARGETS]
+    model = marian.from_marian(config, oracle.state_dict(), order)
+    to_marian_ids = torch.tensor(order)
+    src, tgt = to_marian_ids[SOURCES], to_marian_ids[TARGETS]
     with torch.no_grad():
-        expected = theirs(input_ids=src, attention_mask=SOURCES.ne(0), decoder_input_ids=tgt).logits
-    assert_same(ours(SOURCES, TARGETS).detach(), expected[..., to_theirs], TARGETS)
-    decoder = InferenceModel(ours)  # and a token at a time, with its cache
+        expected = oracle(input_ids=src, attention_mask=SOURCES.ne(0), decoder_input_ids=tgt).logits
+    assert_same(model(SOURCES, TARGETS).detach(), expected[..., to_marian_ids], TARGETS)
+    decoder = InferenceModel(model)  # and a token at a time, with its cache
     state = decoder.start(SOURCES)
     for t in range(TARGETS.shape[1]):
         step = decoder.step(TARGETS[:, t : t + 1], state)[:, 0]
         alive = TARGETS[:, t] > 0
-        torch.testing.assert_close(step[alive], expected[alive, t][:, to_theirs], atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            step[alive], expected[alive, t][:, to_marian_ids], atol=1e-4, rtol=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -114,18 +116,18 @@ def test_a_marian_model_of_random_weights_gives_its_logits(activation: str) -> N
     ],
 )
 def test_what_is_not_our_function_is_refused(changes: dict[str, Any], message: str) -> None:
-    theirs = marian_model()
-    config = theirs.config.to_dict() | changes
+    oracle = marian_model()
+    config = oracle.config.to_dict() | changes
     with pytest.raises(ValueError, match=message):
-        marian.from_marian(config, theirs.state_dict(), list(range(110)))
+        marian.from_marian(config, oracle.state_dict(), list(range(110)))
 
 
 @pytest.mark.parametrize("name", ["model.encoder.layernorm_embedding.weight", "lm_head.bias"])
 def test_a_weight_of_no_use_is_not_left_out_in_silence(name: str) -> None:
-    theirs = marian_model()
-    weights = theirs.state_dict() | {name: torch.ones(32)}
-    with pytest.raises(ValueError, match=f"weights that a Marian model does not have: {name}"):
-        marian.from_marian(theirs.config.to_dict(), weights, list(range(110)))
+    oracle = marian_model()
+    weights = oracle.state_dict() | {name: torch.ones(32)}
+    with pytest.raises(ValueError, match=f"weights that no Marian model has: {name}"):
+        marian.from_marian(oracle.config.to_dict(), weights, list(range(110)))
 
 
 # Folders
@@ -169,23 +171,23 @@ def test_an_imported_folder_translates_as_transformers_does(
 ) -> None:
     assert import_marian.main([str(marian_folder), str(tmp_path / "model")]) == 0
     assert "parameters" in capsys.readouterr().out
-    ours = Translator.load(tmp_path / "model", "cpu")
-    found = ours.translate(LINES, beam_size=1, max_length=20)
-    theirs = transformers.MarianMTModel.from_pretrained(marian_folder).eval()
+    translator = Translator.load(tmp_path / "model", "cpu")
+    results = translator.translate(LINES, beam_size=1, max_length=20)
+    oracle = transformers.MarianMTModel.from_pretrained(marian_folder).eval()
     tokens = transformers.AutoTokenizer.from_pretrained(marian_folder)
     batch = tokens(LINES, return_tensors="pt", padding=True)
-    generated = theirs.generate(
+    generated = oracle.generate(
         **batch, num_beams=1, do_sample=False, max_new_tokens=20, forced_eos_token_id=None
     )
     texts = tokens.batch_decode(generated, skip_special_tokens=True)
-    assert [each.text for each in found] == [" ".join(text.split()) for text in texts]
+    assert [result.text for result in results] == [" ".join(text.split()) for text in texts]
     assert len(set(texts)) > 10
-    assert ours.max_length == 63
+    assert translator.max_length == 63
     loaded = checkpoint.load(tmp_path / "model")
     assert loaded.config["languages"] == ["en", "de"]
     assert loaded.config["training"] == {"imported from": marian_folder.name}
     card = (tmp_path / "model" / "README.md").read_text()
-    assert f"Imported by `mt.import_marian` from {marian_folder.name}" in card
+    assert f"`mt.import_marian` imported this model from {marian_folder.name}" in card
     assert "trained" not in card
 
 
@@ -214,8 +216,8 @@ def test_an_imported_model_translates_in_every_precision(
     import_marian.convert(marian_folder, tmp_path / "model")
     exact, rough = (
         [
-            each.text
-            for each in Translator.load(tmp_path / "model", "cpu", kind).translate(
+            result.text
+            for result in Translator.load(tmp_path / "model", "cpu", kind).translate(
                 LINES, max_length=5
             )
         ]
@@ -226,14 +228,14 @@ def test_an_imported_model_translates_in_every_precision(
 
 def test_prefix_and_score_use_the_targets_pieces(marian_folder: Path, tmp_path: Path) -> None:
     import_marian.convert(marian_folder, tmp_path / "model")
-    ours = Translator.load(tmp_path / "model", "cpu")
-    found = ours.translate(LINES[:4], beam_size=1, max_length=12)
-    scored = ours.score(LINES[:4], [each.text for each in found])
-    german = ours.tokenizer.encode_target(["Der Bär öffnet"])
-    assert german != ours.tokenizer.encode(["Der Bär öffnet"])
-    [forced] = ours.translate(LINES[:1], prefixes=["Der Bär öffnet"], max_length=12)
-    assert list(forced.parts[0].output[: len(german[0])]) == ours.tokenizer.pieces(german[0])
-    assert all(len(each.parts[0].log_probs) == len(each.parts[0].output) + 1 for each in scored)
+    translator = Translator.load(tmp_path / "model", "cpu")
+    results = translator.translate(LINES[:4], beam_size=1, max_length=12)
+    scored = translator.score(LINES[:4], [result.text for result in results])
+    german = translator.tokenizer.encode_target(["Der Bär öffnet"])
+    assert german != translator.tokenizer.encode(["Der Bär öffnet"])
+    [forced] = translator.translate(LINES[:1], prefixes=["Der Bär öffnet"], max_length=12)
+    assert list(forced.parts[0].output[: len(german[0])]) == translator.tokenizer.pieces(german[0])
+    assert all(len(pair.parts[0].log_probs) == len(pair.parts[0].output) + 1 for pair in scored)
 
 
 def test_a_line_with_unknown_characters_is_translated(marian_folder: Path, tmp_path: Path) -> None:
@@ -287,7 +289,7 @@ def test_an_import_overwrites_nothing(
     marian_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert import_marian.main([str(marian_folder), str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 def test_a_pair_of_tokenizers_survives_its_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Transformer against independent implementations, published numbers and the paper's claims."""
+"""The Transformer against PyTorch's own layers and the paper's claims."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from mt.data.packing import Packed, pack
+from mt.model import reference
 from mt.model.attention_layout import AttentionLayout
 from mt.model.dropout import Dropout
 from mt.model.transformer import (
@@ -17,8 +18,6 @@ from mt.model.transformer import (
     FeedForward,
     SelfAttention,
     Transformer,
-    attention,
-    positional_encoding,
 )
 
 PAD, BOS = 0, 2
@@ -47,24 +46,29 @@ def padded(rows):
 
 
 def rows_of(x: torch.Tensor, packed: Packed) -> torch.Tensor:
-    """[B, T, ...] -> [n, ...]; what is behind the last sentence is of no account."""
+    """[B, T, ...] -> [n, ...]; rows after the last sentence do not matter."""
     rows = x.new_zeros((len(packed.ids), *x.shape[2:]))
     rows[packed.rows] = x
     return rows
 
 
+def layout_of(packed: Packed, d_model: int, h: int) -> AttentionLayout:
+    """For keys as large as values."""
+    return AttentionLayout(packed, h, d_model // h)
+
+
 def encode(model, ids):
     """Source ids [B, S] -> memory [B, S, d_model]."""
     source = pack(ids)
-    x = model.embed(model.embedding(source.ids), source.positions)
-    return model.encode(x, AttentionLayout(source, model.h))[source.rows]
+    x = model.embed(source.ids, source.positions)
+    return model.encode(x, AttentionLayout(source, model.h, model.d_k))[source.rows]
 
 
 def assert_close(actual, expected, atol=1e-5):
     torch.testing.assert_close(actual, expected, atol=atol, rtol=0)
 
 
-# The oracle: PyTorch's own layers, with our weights in them.
+# The oracle: PyTorch's own layers with the weights of a layer of this project.
 
 
 def fill(oracle_attention, W_QKV, W_O):
@@ -74,28 +78,28 @@ def fill(oracle_attention, W_QKV, W_O):
     oracle_attention.out_proj.bias.zero_()
 
 
-def fill_rest(oracle, ours):
-    oracle.linear1.load_state_dict(ours.feed_forward.W_1.state_dict())
-    oracle.linear2.load_state_dict(ours.feed_forward.W_2.state_dict())
-    for i, add_norm in enumerate(ours.add_norm, 1):
+def fill_rest(oracle, layer):
+    oracle.linear1.load_state_dict(layer.feed_forward.W_1.state_dict())
+    oracle.linear2.load_state_dict(layer.feed_forward.W_2.state_dict())
+    for i, add_norm in enumerate(layer.add_norm, 1):
         getattr(oracle, f"norm{i}").load_state_dict(add_norm.norm.state_dict())
 
 
 @torch.no_grad()
-def encoder_oracle(ours, d_model, d_ff, h):
+def encoder_oracle(layer, d_model, d_ff, h):
     oracle = nn.TransformerEncoderLayer(d_model, h, d_ff, batch_first=True).eval()
-    fill(oracle.self_attn, ours.self_attention.W_QKV.weight, ours.self_attention.W_O.weight)
-    fill_rest(oracle, ours)
+    fill(oracle.self_attn, layer.self_attention.W_QKV.weight, layer.self_attention.W_O.weight)
+    fill_rest(oracle, layer)
     return oracle
 
 
 @torch.no_grad()
-def decoder_oracle(ours, d_model, d_ff, h):
+def decoder_oracle(layer, d_model, d_ff, h):
     oracle = nn.TransformerDecoderLayer(d_model, h, d_ff, batch_first=True).eval()
-    fill(oracle.self_attn, ours.self_attention.W_QKV.weight, ours.self_attention.W_O.weight)
-    cross = ours.cross_attention
+    fill(oracle.self_attn, layer.self_attention.W_QKV.weight, layer.self_attention.W_O.weight)
+    cross = layer.cross_attention
     fill(oracle.multihead_attn, torch.cat((cross.W_Q.weight, cross.W_KV.weight)), cross.W_O.weight)
-    fill_rest(oracle, ours)
+    fill_rest(oracle, layer)
     return oracle
 
 
@@ -108,13 +112,13 @@ SIZES = pytest.mark.parametrize(
 @SIZES
 def test_encoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
     torch.manual_seed(seed)
-    ours = shaken(EncoderLayer(d_model, d_ff, P_drop=0.1))
+    layer = shaken(EncoderLayer(d_model, d_ff, P_drop=0.1))
     x = torch.randn(3, 7, d_model)
     real = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
     source = pack(real.long())
-    oracle = encoder_oracle(ours, d_model, d_ff, h)
+    oracle = encoder_oracle(layer, d_model, d_ff, h)
     assert_close(
-        ours(rows_of(x, source), AttentionLayout(source, h))[source.rows][real],
+        layer(rows_of(x, source), layout_of(source, d_model, h))[source.rows][real],
         oracle(x, src_key_padding_mask=~real)[real],
     )
 
@@ -122,15 +126,16 @@ def test_encoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
 @SIZES
 def test_decoder_layer_equals_pytorchs(seed, d_model, d_ff, h):
     torch.manual_seed(seed)
-    ours = shaken(DecoderLayer(d_model, d_ff, P_drop=0.1))
+    layer = shaken(DecoderLayer(d_model, d_ff, P_drop=0.1))
     x, memory = torch.randn(3, 5, d_model), torch.randn(3, 7, d_model)
     real = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
     source, target = pack(real.long()), pack(torch.ones(3, 5, dtype=torch.long))
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    oracle = decoder_oracle(ours, d_model, d_ff, h)
+    oracle = decoder_oracle(layer, d_model, d_ff, h)
     rows = rows_of(x, target), rows_of(memory, source)
+    layouts = [layout_of(side, d_model, h) for side in (source, target)]
     assert_close(
-        ours(*rows, AttentionLayout(source, h), AttentionLayout(target, h))[target.rows],
+        layer(*rows, *layouts)[target.rows],
         oracle(x, memory, tgt_mask=future, memory_key_padding_mask=~real),
     )
 
@@ -143,7 +148,7 @@ def test_the_whole_model_is_a_stack_of_such_layers_between_one_matrix():
     sizes = (TINY["d_model"], TINY["d_ff"], TINY["h"])
 
     def embed(ids):
-        return E[ids] * 4 + positional_encoding(torch.arange(ids.shape[1]), 16)  # 4 = sqrt(16)
+        return E[ids] * 4 + reference.positional_encoding(ids.shape[1], 16)  # 4 = sqrt(16)
 
     memory, x = embed(src), embed(tgt)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
@@ -153,112 +158,6 @@ def test_the_whole_model_is_a_stack_of_such_layers_between_one_matrix():
         oracle = decoder_oracle(layer, *sizes)
         x = oracle(x, memory, tgt_mask=future, memory_key_padding_mask=src == PAD)
     assert_close(model(src, tgt), x @ E.T)
-
-
-# Worked examples, published and our own.
-
-
-@pytest.mark.parametrize("name", ["positional_encoding_d64", "positional_encoding_d4"])
-def test_positional_encoding_equals_the_published_table(worked_examples, name):
-    example = worked_examples[name]
-    expected = torch.tensor(example["rows"])
-    actual = positional_encoding(torch.arange(len(expected)), example["d_model"])
-    columns = example.get("columns", range(example["d_model"]))
-    assert_close(actual[:, list(columns)], expected, atol=example["tolerance"])
-
-
-def test_attention_equals_the_published_calculation_by_hand(worked_examples):
-    example = worked_examples["attention_d3"]
-    x, W_Q, W_K, W_V = (torch.tensor(example[name]) for name in ("x", "W_Q", "W_K", "W_V"))
-    Q, K, V = (x @ W.T for W in (W_Q, W_K, W_V))  # q = W_Q @ x for each token's column x
-    weights = attention(Q[None, None], K[None, None], torch.eye(3)[None, None])[0, 0]
-    output = attention(Q[None, None], K[None, None], V[None, None])[0, 0]
-    computed = {"Q": Q, "K": K, "V": V, "scores": Q @ K.T / 3**0.5}
-    computed |= {"weights": weights, "output": output}
-    for name, value in computed.items():
-        assert_close(value, torch.tensor(example[name]), atol=example["tolerance"])
-
-    layer = SelfAttention(d_model=3)  # and the layer puts the same pieces together
-    with torch.no_grad():
-        layer.W_QKV.weight.copy_(torch.cat((W_Q, W_K, W_V)))
-        layer.W_O.weight.copy_(torch.eye(3))
-    sentence = pack(torch.ones(1, len(x), dtype=torch.long))
-    rows = layer(rows_of(x[None], sentence), AttentionLayout(sentence, h=1))
-    assert_close(rows[: len(x)], torch.tensor(example["output"]), atol=example["tolerance"])
-
-
-@pytest.mark.parametrize(
-    ("position", "column", "expected"),
-    [
-        (0, 0, 0.0),
-        (0, 511, 1.0),
-        (1, 0, 0.841471),  # sin 1
-        (1, 1, 0.540302),  # cos 1
-        (3, 256, 0.029996),  # sin(3 / 10000^(256/512)) = sin 0.03
-        (3, 257, 0.999550),  # cos 0.03
-        (7, 128, 0.644218),  # sin(7 / 10000^(128/512)) = sin 0.7
-        (7, 129, 0.764842),  # cos 0.7
-    ],
-)
-def test_positional_encoding_by_hand(position, column, expected):
-    actual = positional_encoding(torch.tensor([position]), 512)[0, column]
-    assert float(actual) == pytest.approx(expected, abs=1e-6)
-
-
-def encoding_by_formula(position, d_model):
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5)."""
-    row = []
-    for two_i in range(0, d_model, 2):
-        angle = position / 10000 ** (two_i / d_model)
-        row += [math.sin(angle), math.cos(angle)]
-    return torch.tensor(row)
-
-
-@pytest.mark.parametrize(
-    ("position", "atol"),
-    # float32 holds an angle of p radians to about p * 1e-7
-    [(0, 1e-6), (1, 1e-6), (9, 1e-6), (100, 1e-5), (1_000, 1e-4), (10_000, 1e-3)],
-)
-@pytest.mark.parametrize("d_model", [4, 6, 512])
-def test_positional_encoding_is_the_formula_at_any_position(position, atol, d_model):
-    actual = positional_encoding(torch.tensor([position]), d_model)[0]
-    assert_close(actual, encoding_by_formula(position, d_model), atol)
-
-
-def attention_in_plain_python(Q, K, V):
-    output = []
-    for q in Q:
-        scores = [sum(a * b for a, b in zip(q, k, strict=True)) / len(q) ** 0.5 for k in K]
-        exps = [math.exp(score) for score in scores]
-        output.append(
-            [sum(e * v[j] for e, v in zip(exps, V, strict=True)) / sum(exps) for j in range(len(q))]
-        )
-    return output
-
-
-@pytest.mark.parametrize(
-    ("Q", "K", "V", "expected"),
-    [
-        # q1.k / sqrt(4) = ln 3 and 0, so weights 3/4 and 1/4; q2 sees both alike
-        (
-            [[2 * math.log(3), 0, 0, 0], [0, 0, 5, 0]],
-            [[1, 0, 0, 0], [0, 1, 0, 0]],
-            [[4, 0, 8, 1], [0, 8, 0, 1]],
-            [[3, 2, 6, 1], [2, 4, 4, 1]],
-        ),
-        # scores (0.212132, -0.353553) and (0.601041, 0.176777)
-        (
-            [[0.5, -0.25], [1.0, 0.75]],
-            [[0.7, 0.2], [-0.5, 1.0]],
-            [[1.0, 2.0], [3.0, -1.0]],
-            [[1.724466, 0.913301], [1.790994, 0.813509]],
-        ),
-    ],
-)
-def test_attention_of_two_tokens_by_hand(Q, K, V, expected):
-    assert_close(torch.tensor(attention_in_plain_python(Q, K, V)), torch.tensor(expected) * 1.0)
-    actual = attention(*(torch.tensor([[matrix]]) * 1.0 for matrix in (Q, K, V)))
-    assert_close(actual[0, 0], torch.tensor(expected) * 1.0)
 
 
 def test_a_model_of_bfloat16_weights_trains_without_autocast():
@@ -292,8 +191,7 @@ def test_padding_changes_nothing():
     targets = [random_ids(n) for n in (8, 1, 3, 5)]
     together = model(padded(sources), padded(targets))
     for source, target, logits in zip(sources, targets, together, strict=True):
-        alone = model(source[None], target[None])[0]
-        assert_close(logits[: len(target)], alone)
+        assert_close(logits[: len(target)], model(source[None], target[None])[0])
 
 
 @torch.no_grad()
@@ -393,8 +291,7 @@ def test_embeddings_are_scaled_by_sqrt_d_model_and_logits_are_not():
     model = tiny()
     model.encoder = nn.ModuleList()  # what remains of encode is the embedding
     ids, E = random_ids(2, 5), model.embedding.weight
-    positions = torch.stack([encoding_by_formula(i, 16) for i in range(5)])
-    assert_close(encode(model, ids), E[ids] * 16**0.5 + positions)
+    assert_close(encode(model, ids), E[ids] * 16**0.5 + reference.positional_encoding(5, 16))
     states = torch.randn(2, 5, 16)
     assert_close(model.project(states), states @ E.T)
 
@@ -439,12 +336,12 @@ def test_dropout_stands_after_each_sublayer_and_after_the_embedding_only():
 def test_attention_weights_and_feed_forward_have_no_dropout():
     model = tiny(P_drop=0.5).train()
     sentences = pack(random_ids(2, 6))
-    heads = AttentionLayout(sentences, TINY["h"])
+    layout = layout_of(sentences, TINY["d_model"], TINY["h"])
     x = torch.randn(len(sentences.ids), TINY["d_model"])
     layer = model.decoder[0]
     sublayers = {
-        SelfAttention: lambda: layer.self_attention(x, heads, causal=True),
-        CrossAttention: lambda: layer.cross_attention(x, x, heads, heads),
+        SelfAttention: lambda: layer.self_attention(x, layout, causal=True),
+        CrossAttention: lambda: layer.cross_attention(x, x, layout, layout),
         FeedForward: lambda: layer.feed_forward(x),
     }
     for kind, run in sublayers.items():
@@ -481,26 +378,20 @@ def test_dropout_of_the_embedding_takes_from_its_sum_with_the_positions():
 def test_attention_with_keys_of_any_size_is_the_papers_formula(d_k):
     """Concat(head_1, ..., head_h) W_O, each head by equation 1 with its part of W_Q, W_K, W_V."""
     h, d_model = 4, 16
+    sizes = {"h": h, "d_k": d_k, "d_model": d_model}
     own, cross = SelfAttention(d_model, h * d_k), CrossAttention(d_model, h * d_k)
+    plain = []
+    for layer in (own, cross):
+        plain.append(reference.MultiHeadAttention(d_model, h, d_k))
+        plain[-1].load_state_dict(reference.unstack(layer.state_dict(), sizes))
     src, tgt = pack(torch.ones(1, 6, dtype=torch.long)), pack(torch.ones(1, 5, dtype=torch.long))
     memory, y = torch.randn(len(src.ids), d_model), torch.randn(len(tgt.ids), d_model)
-    Q, K, V = own.W_QKV.weight.split((h * d_k, h * d_k, d_model))
-    found = own(y, AttentionLayout(tgt, h), causal=True)[:5]
-    assert_close(found, by_heads(y[:5], y[:5], Q, K, V, own.W_O.weight, h, causal=True))
-    K, V = cross.W_KV.weight.split((h * d_k, d_model))
-    found = cross(y, memory, AttentionLayout(src, h), AttentionLayout(tgt, h))[:5]
-    wanted = by_heads(y[:5], memory[:6], cross.W_Q.weight, K, V, cross.W_O.weight, h, causal=False)
-    assert_close(found, wanted)
-
-
-def by_heads(y, x, W_Q, W_K, W_V, W_O, h, causal):
-    heads = []
-    for Q, K, V in zip(*(W.chunk(h) for W in (W_Q, W_K, W_V)), strict=True):
-        scores = (y @ Q.T) @ (x @ K.T).T / len(K) ** 0.5
-        if causal:
-            scores += torch.full_like(scores, -math.inf).triu(1)
-        heads.append(scores.softmax(dim=-1) @ (x @ V.T))
-    return torch.cat(heads, dim=-1) @ W_O.T
+    source, target = AttentionLayout(src, h, d_k), AttentionLayout(tgt, h, d_k)
+    x, queries = memory[None, :6], y[None, :5]
+    causal, whole = torch.ones(5, 5, dtype=torch.bool).tril(), torch.ones(5, 6, dtype=torch.bool)
+    expected = plain[0](queries, queries, queries, causal)[0]
+    assert_close(own(y, target, causal=True)[:5], expected)
+    assert_close(cross(y, memory, source, target)[:5], plain[1](queries, x, x, whole)[0])
 
 
 def test_matrices_of_small_keys_start_as_their_own_shapes_ask():
@@ -513,8 +404,8 @@ def test_learned_positions_stand_in_the_place_of_the_sinusoids():
     model = tiny(learned_positions=5)
     model.encoder = nn.ModuleList()
     ids = random_ids(2, 5)
-    wanted = model.embedding.weight[ids] * 4 + model.positions.weight  # 4 is sqrt(d_model)
-    assert_close(encode(model, ids), wanted)
+    expected = model.embedding.weight[ids] * 4 + model.positions.weight  # 4 is sqrt(d_model)
+    assert_close(encode(model, ids), expected)
     assert Transformer(V, learned_positions=900).positions.weight.std().item() == pytest.approx(
         512**-0.5, rel=0.02
     )

@@ -1,4 +1,4 @@
-"""The arithmetic of the training benchmark, and that the steps it measures do train."""
+"""The arithmetic of the training benchmark, and whether the steps that it measures train."""
 
 import importlib
 import json
@@ -11,15 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
+from script_helpers import load_script, table_rows
 
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.setattr("mt.training.malloc._mallopt", lambda *_: None)  # it is for good
-    return importlib.import_module("benchmark_train")
+    return load_script(monkeypatch, "benchmark_train")
 
 
 @pytest.fixture
@@ -32,9 +29,9 @@ def steps(benchmark: ModuleType) -> ModuleType:
     return importlib.import_module("benchmark_steps")
 
 
-def sample(engine: str, speed: float, **other: Any) -> dict[str, Any]:
-    about = {"size": "small", "tokens_per_second": speed, "memory_mb": 500, "disturbed": False}
-    return {"engine": engine, **about, "dropout_elements": 2_500_000, **other}
+def sample(engine: str, speed: float, **changes: Any) -> dict[str, Any]:
+    values = {"size": "small", "tokens_per_second": speed, "memory_mb": 500, "disturbed": False}
+    return {"engine": engine, **values, "dropout_elements": 2_500_000, **changes}
 
 
 def equal_pairs(length: int) -> list[tuple[list[int], list[int]]]:
@@ -43,31 +40,31 @@ def equal_pairs(length: int) -> list[tuple[list[int], list[int]]]:
 
 def test_the_work_of_a_step_is_counted_without_padding(work: ModuleType) -> None:
     batches = [[([10], [11, 12]), ([10, 11, 12], [13])], [([10], [11])]]
-    found = work.work_in(batches)
-    assert found == work.Work(2 + 4 + 2, 3 + 2 + 2, 4 + 16 + 4, 6 + 3 + 3, 6 + 8 + 4)
-    assert found.tokens == 15
-    # sources of 2 and 4 with targets of 3 and 2 make 8 + 6 cells; the other batch has no padding
+    counted = work.work_in(batches)
+    assert counted == work.Work(2 + 4 + 2, 3 + 2 + 2, 4 + 16 + 4, 6 + 3 + 3, 6 + 8 + 4)
+    assert counted.tokens == 15
+    # Sources of 2 and 4 with targets of 3 and 2 fill 8 + 6 cells; the last batch has no padding.
     assert work.padding(batches) == pytest.approx(1 - 15 / 18)
 
 
 def test_the_operations_of_a_step_are_those_of_its_products(work: ModuleType) -> None:
     d, f, N, V = 6, 10, 2, 50
-    S, T = 3, 4  # of one pair
+    S, T = 3, 4  # tokens of one pair
     weights = N * S * (4 * d * d + 2 * d * f)  # the encoder
     weights += N * T * (4 * d * d + 2 * d * f) + N * (T + S) * 2 * d * d  # the decoder
-    looks = sum(1 for _ in range(S) for _ in range(S)) + T * S
-    looks += sum(1 for i in range(T) for j in range(T) if j <= i)
-    expected = 6 * (weights + N * looks * 2 * d + T * d * V)
+    compared = sum(1 for _ in range(S) for _ in range(S)) + T * S
+    compared += sum(1 for i in range(T) for j in range(T) if j <= i)
+    expected = 6 * (weights + N * compared * 2 * d + T * d * V)
     pairs = [([10] * (S - 1), [11] * (T - 1))]
     assert work.step_flops(work.Size(d, f, 2, N, V), work.work_in([pairs])) == expected
     products = work.products(work.Size(d, f, 2, N, V))
-    n = 7  # positions a side: each is multiplied by as many weights as it is counted for
+    n = 7  # positions on each side; without attention, only the products with weights count
     operations = sum(k * m * count for (k, m), count in products.items())
-    alike = work.Work(n, n, 0, 0, 0)
-    assert 6 * n * operations == work.step_flops(work.Size(d, f, 2, N, V), alike)
+    no_attention = work.Work(n, n, 0, 0, 0)
+    assert 6 * n * operations == work.step_flops(work.Size(d, f, 2, N, V), no_attention)
 
 
-def test_sentences_are_a_corpus_s_and_the_same_every_time(work: ModuleType) -> None:
+def test_sentences_have_a_corpus_s_lengths_and_are_the_same_every_time(work: ModuleType) -> None:
     batches = work.draw_batches(8000, 500, 40)
     assert batches == work.draw_batches(8000, 500, 40)
     assert len(batches) == 40
@@ -86,23 +83,24 @@ def test_ratios_and_the_share_of_the_matrix_rate(benchmark: ModuleType) -> None:
     samples += [sample("mt-bfloat16", s) for s in (590.0, 600.0, 900.0)]
     samples.append(sample("transformers-bfloat16", 400.0, disturbed=True, dropout_elements=None))
     rate = {"gflops_per_second": {"float32": {"all": 60.0}}, "disturbed": False}
-    other = {"gflops_per_second": {"float32": {"all": 10.0}}, "disturbed": True}
-    rates = benchmark.matrix_rates([rate, other])
+    disturbed = {"gflops_per_second": {"float32": {"all": 10.0}}, "disturbed": True}
+    rates = benchmark.matrix_rates([rate, disturbed])
     assert rates == {"float32": {"all": 60.0}}
     assert benchmark.matrix_rates([]) == {}
-    about = {"small": {"flops_per_token": 1e8, "matrix_rates": rates}}
-    results = benchmark.summarise(samples, about)
+    sizes = {"small": {"flops_per_token": 1e8, "matrix_rates": rates}}
+    results = benchmark.summarise(samples, sizes)
     assert [r["engine"] for r in results[:3]] == [
         "mt-bfloat16", "transformers-bfloat16", "mt-float32",
     ]  # fmt: skip
-    fast, reference, ours = results[:3]
+    fast, reference, mt_float32 = results[:3]
     assert (fast["to_best_float32_peer"], fast["to_transformers_bfloat16"]) == (3.0, 1.5)
-    assert fast["share_of_matrix_rate"] is None  # of bfloat16 none was measured
-    assert (ours["to_best_float32_peer"], ours["to_transformers_bfloat16"]) == (1.5, None)
-    assert (ours["gflops_per_second"], ours["share_of_matrix_rate"]) == (30.0, 0.5)
+    assert fast["share_of_matrix_rate"] is None  # no rate of bfloat16 was measured
+    ratios = mt_float32["to_best_float32_peer"], mt_float32["to_transformers_bfloat16"]
+    assert ratios == (1.5, None)
+    assert (mt_float32["gflops_per_second"], mt_float32["share_of_matrix_rate"]) == (30.0, 0.5)
     assert reference["disturbed"] == 1
-    text = benchmark.markdown(results)
-    assert "| mt-float32 | 300 | 300-300 | 1.50 | - | 50% | 500 | 2.5 | 1 | 0 |" in text
+    rows = table_rows(benchmark.reporting.sections(results, lambda _: "", benchmark.COLUMNS))
+    assert rows["mt-float32"] == ["300", "300-300", "1.50", "-", "50%", "500", "2.5", "1", "0"]
 
 
 @pytest.mark.parametrize("name", ["mt-float32", "nn.Transformer-float32"])
@@ -112,8 +110,8 @@ def test_an_untrained_model_s_loss_is_near_ln_v_and_falls_on_one_batch(
     size, losses = work.SIZES["tiny"], []
     torch.manual_seed(0)
     batches = [equal_pairs(9)] * 40
-    if name.startswith("mt-"):  # a schedule that is as short as this
-        steps.fit(steps.our_module(size, warmup_steps=20), batches, losses.append, "cpu", "float32")
+    if name.startswith("mt-"):  # needs a warm-up that fits 40 steps
+        steps.fit(steps.mt_module(size, warmup_steps=20), batches, losses.append, "cpu", "float32")
     else:
         steps.ENGINES[name].build(size, "cpu")(batches, losses.append)
     values = [float(loss) for loss in losses]
@@ -126,19 +124,19 @@ def test_an_untrained_model_s_loss_is_near_ln_v_and_falls_on_one_batch(
 def test_dropout_is_in_the_paper_s_two_places(
     benchmark: ModuleType, work: ModuleType, name: str
 ) -> None:
-    size, batches = work.SIZES["tiny"], [equal_pairs(7)] * 4  # 128 tokens a side, no padding
-    found = work.measure_engine(name, size, batches, 1, "cpu")
+    size, batches = work.SIZES["tiny"], [equal_pairs(7)] * 4  # 128 tokens on each side, no padding
+    measured = work.measure_engine(name, size, batches, 1, "cpu")
     expected = work.dropout_elements(size, work.work_in(batches[-1:]))
     assert expected == 128 * 7 * size.d_model
-    if name.startswith("mt-"):  # has rows that fill up a matrix
-        assert expected <= found["dropout_elements"] <= 1.5 * expected
+    if name.startswith("mt-"):  # adds rows that fill up a matrix
+        assert expected <= measured["dropout_elements"] <= 1.5 * expected
     else:
-        assert found["dropout_elements"] == expected
-    assert (found["steps"], found["tokens"]) == (2, 2 * 256)
-    assert found["memory_mb"] > 50
+        assert measured["dropout_elements"] == expected
+    assert (measured["steps"], measured["tokens"]) == (2, 2 * 256)
+    assert measured["memory_mb"] > 50
 
 
-def test_an_engine_that_does_something_else_is_told(
+def test_an_engine_with_a_wrong_loss_fails(
     steps: ModuleType, work: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = steps.ENGINES["fairseq-float32"]._replace(
@@ -149,17 +147,17 @@ def test_an_engine_that_does_something_else_is_told(
         work.measure_engine("fairseq-float32", work.SIZES["tiny"], [equal_pairs(3)] * 3, 1, "cpu")
 
 
-def test_rounds_are_interleaved_and_what_fails_is_not_tried_again(
+def test_rounds_are_interleaved_and_failures_are_not_tried_again(
     benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked = []
+    started = []
 
     def worker(
-        command: Sequence[str], threads: int, settings: Mapping[str, str]
+        command: Sequence[str], threads: int, variables: Mapping[str, str]
     ) -> tuple[list[dict[str, Any]], str]:
         name, size = (command[command.index(option) + 1] for option in ("--worker", "--sizes"))
-        asked.append((name, size))
-        assert settings == {"MALLOC_ARENA_MAX": "1=2"}
+        started.append((name, size))
+        assert variables == {"MALLOC_ARENA_MAX": "1=2"}
         if name == "sockeye-float32":
             return [{"skipped": "sockeye not installed"}], ""
         if name == "fairseq-float32" and size == "base":
@@ -169,7 +167,7 @@ def test_rounds_are_interleaved_and_what_fails_is_not_tried_again(
             return [{"gflops_per_second": rates, "disturbed": False}], ""
         return [{**sample(name, 5.0), "size": size, "first_loss": 8.0}], ""
 
-    monkeypatch.setattr(benchmark, "run_worker", worker)
+    monkeypatch.setattr(benchmark.benchmarking, "run_worker", worker)
     output = tmp_path / "train.json"
     options = ["--engines", "sockeye,mt-float32,fairseq-float32", "--rounds", "2", "--steps", "2"]
     options += ["--max-tokens", "100", "--environment", "MALLOC_ARENA_MAX=1=2"]
@@ -178,7 +176,7 @@ def test_rounds_are_interleaved_and_what_fails_is_not_tried_again(
     first = [(name, "small") for name in [*both, "sockeye-float32"]]
     first += [(name, "base") for name in both]
     second = [(name, "small") for name in both] + [(name, "base") for name in both[:2]]
-    assert asked == first + second
+    assert started == first + second
     report = json.loads(output.read_text())
     assert report["environment"] == ["MALLOC_ARENA_MAX=1=2"]
     assert report["skipped"] == {"sockeye-float32": "sockeye not installed"}
@@ -209,12 +207,12 @@ def test_a_worker_measures_an_engine_and_the_matrices(
     [
         (["--sizes", "huge"], "--sizes: 'huge' is none of small, base, big"),
         (["--engines", "marian"], "--engines: 'marian' is none of fairseq, "),
-        (["--engines", "fairseq-float32", "--device", "cuda"], "is not driven on a GPU"),
+        (["--engines", "fairseq-float32", "--device", "cuda"], "does not run on a GPU here"),
         (["--environment", "MALLOC"], "--environment: 'MALLOC' is not of the form NAME="),
         (["--warm", "0"], "--warm: must be at least 1"),
     ],
 )
-def test_a_mistaken_option_is_told(
+def test_a_wrong_option_is_reported(
     benchmark: ModuleType, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit):
@@ -232,22 +230,16 @@ def test_a_gpu_has_its_own_sizes_batches_and_engines(benchmark: ModuleType) -> N
 
 
 def test_the_time_of_a_step_goes_to_its_parts(
-    benchmark: ModuleType, work: ModuleType, monkeypatch: pytest.MonkeyPatch
+    work: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = importlib.import_module("profile_train")
-    assert (
-        sys.modules["mt.training.lightning_module"].smoothed_cross_entropy.__module__
-        == "mt.training.loss"
-    )
+    script = load_script(monkeypatch, "profile_train")
     events, seconds = script.profile(work.SIZES["tiny"], [equal_pairs(9)] * 3, 2, "float32")
-    assert (
-        sys.modules["mt.training.lightning_module"].smoothed_cross_entropy.__module__
-        == "mt.training.loss"
-    )
+    module = sys.modules["mt.training.lightning_module"]
+    assert module.smoothed_cross_entropy.__module__ == "mt.training.loss"  # is restored
     spent = script.microseconds(events, seconds)
     assert sum(spent[group] for group in script.GROUPS) == pytest.approx(seconds * 1e6)
     assert all(spent[group] > 0 for group in script.GROUPS)
     assert 0 < spent["loss over the vocabulary: products"] < spent["loss over the vocabulary"]
-    # The gradients of a part are its own: of the layers' products there are three times as many.
+    # A gradient belongs to the part of its operation.
     places = [script._place(event) for event in events if event.name in script.LAYER_PRODUCTS]
     assert any(node is not None for _, node in places)

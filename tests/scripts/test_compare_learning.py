@@ -1,30 +1,25 @@
-"""The training step beside one written plainly: without dropout, the same losses."""
+"""The training step and the plain step of compare_learning.py: without dropout, equal losses."""
 
-import importlib
 import math
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from script_helpers import load_script
 
 from mt.data.tokenizer import Tokenizer
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
 
 
 @pytest.fixture
 def comparison(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.setattr("mt.training.malloc._mallopt", lambda *_: None)  # it is for good
-    found = importlib.import_module("compare_learning")
-    monkeypatch.setattr(found, "SHAPE", {"N": 2, "d_model": 32, "d_ff": 64, "h": 4})
-    monkeypatch.setattr(found, "WARMUP", 10)
-    return found
+    script = load_script(monkeypatch, "compare_learning")
+    monkeypatch.setattr(script, "SHAPE", {"N": 2, "d_model": 32, "d_ff": 64, "h": 4})
+    monkeypatch.setattr(script, "WARMUP", 10)
+    return script
 
 
 @pytest.mark.slow
-def test_without_dropout_every_loss_is_that_of_the_plain_step(
+def test_without_dropout_every_loss_equals_that_of_the_plain_step(
     comparison: ModuleType, bpe: Tokenizer
 ) -> None:
     options: Any = (0.0, 1, 25, bpe, 256)
@@ -40,7 +35,7 @@ def test_without_dropout_every_loss_is_that_of_the_plain_step(
 
 
 @pytest.mark.slow
-def test_dropout_is_on_in_both_and_a_seed_is_its_own(
+def test_both_steps_have_dropout_and_seeds_change_it(
     comparison: ModuleType, bpe: Tokenizer
 ) -> None:
     def losses(kind: str, P_drop: float, seed: int) -> list[float]:
@@ -59,7 +54,7 @@ def test_conclusions_by_hand(comparison: ModuleType, monkeypatch: pytest.MonkeyP
     def run(kind: str, P_drop: float, losses: list[float]) -> dict[str, Any]:
         return {"kind": kind, "P_drop": P_drop, "losses": losses, "last": sum(losses[-2:]) / 2}
 
-    found = comparison.conclusions(
+    results = comparison.conclusions(
         [
             run("plain", 0, [3.0, 2.0, 1.0]),
             run("float32", 0, [3.0, 2.5, 1.0]),
@@ -68,8 +63,8 @@ def test_conclusions_by_hand(comparison: ModuleType, monkeypatch: pytest.MonkeyP
             run("float32", 0.1, [4.0, 3.0, 3.0]),
         ]
     )
-    exact = found["without dropout, float32 - plain"]
+    exact = results["without dropout, float32 - plain"]
     assert exact == {"greatest difference in a step": 0.5, "of the last steps' mean": 0.25}
     plain = {"mean of the seeds": 2.25, "greatest difference between seeds": 0.5, "to plain": 0}
-    assert found["with dropout, plain"] == plain
-    assert found["with dropout, float32"]["to plain"] == 0.75
+    assert results["with dropout, plain"] == plain
+    assert results["with dropout, float32"]["to plain"] == 0.75

@@ -1,7 +1,6 @@
-"""The Multi30k recipe: its data in both forms, what it calls, and what it makes of the reports."""
+"""multi30k.py: its data in both forms, the programs that it calls, and its use of their reports."""
 
 import gzip
-import importlib
 import json
 import shutil
 import sys
@@ -11,20 +10,24 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from script_helpers import load_script
 
 from mt.inference.options import SearchOptions, load_search_defaults
 from mt.model import checkpoint
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 ENGLISH = "Two men are here.\nA dog (brown) runs.\n"
 GERMAN = "Zwei Männer sind hier.\nEin Hund (braun) läuft.\n"
 
 
 @pytest.fixture
 def recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
     monkeypatch.chdir(tmp_path)
-    return importlib.import_module("multi30k")
+    return load_script(monkeypatch, "multi30k")
+
+
+@pytest.fixture
+def scores(recipe: ModuleType) -> ModuleType:
+    return sys.modules["multi30k_scores"]
 
 
 @pytest.fixture
@@ -54,51 +57,53 @@ def test_the_tokenised_form_is_made_where_there_is_none(
     assert texts["train.lc.norm.tok.en"] == "two men are here .\na dog ( brown ) runs .\n"
     assert texts["test.lc.norm.tok.de"] == "zwei männer sind hier .\nein hund ( braun ) läuft .\n"
     assert texts["validation.lc.norm.tok.en"] == "given .\n"
-    assert len(texts) == 12 + 1  # and where they are from
+    assert len(texts) == 12 + 1  # and origin.json
 
 
 class Faked(NamedTuple):
-    """The recipe without the work."""
+    """The script without the work of the programs that it calls."""
 
-    run: Callable[..., dict[str, Any]]  # with these arguments, to its configurations
+    run: Callable[..., dict[str, Any]]  # command line -> "configurations" of the report
     call: Callable[..., None]
     calls: list[list[str]]
     tuned: list[tuple[str, list[str], int, float]]
 
 
 @pytest.fixture
-def faked(recipe: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
+def faked(
+    recipe: ModuleType, scores: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> Faked:
     calls: list[list[str]] = []
     tuned: list[tuple[str, list[str], int, float]] = []
 
-    def call(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
-        """What mt.train and mt.evaluate leave, but for the work."""
+    def call(job: Any, arguments: Sequence[str], threads: int | None = None) -> None:
+        """Write the files that the programs would write."""
         calls.append(list(arguments))
         if arguments[0] == "mt.translate":
             output = Path(arguments[arguments.index("--output") + 1])
             model = Path(arguments[arguments.index("--model") + 1])
             output.write_text(f"{model.parent.name}.\n" * 2, "utf-8")
             return
-        given = dict(argument.split("=", 1) for argument in arguments[1:])
-        run = Path(given["hydra.run.dir"].strip("'"))
+        settings = dict(argument.split("=", 1) for argument in arguments[1:])
+        run = Path(settings["hydra.run.dir"].strip("'"))
         if arguments[0] == "mt.train":
             (run / "model").mkdir(exist_ok=True, parents=True)
-            weights = [given["seed"], given.get("trainer.max_steps", "0")]
+            weights = [settings["seed"], settings.get("trainer.max_steps", "0")]
             (run / "model" / "model.safetensors").write_text(" ".join(weights))
             (run / "model" / "config.json").write_text('{"languages": ["en", "de"]}')
             return
         run.mkdir(parents=True, exist_ok=True)
         (run / "hypotheses.txt").write_text("zwei männer sind hier .\n" * 2, "utf-8")
-        model = Path(given["model_path"].strip("'"))
+        model = Path(settings["model_path"].strip("'"))
         seed, steps = map(int, (model / "model.safetensors").read_text().split())
         names = ("sacreBLEU", "lc-tok BLEU", "tokenised BLEU, as given")
-        scores = [{"name": name, "value": 31 + seed + steps + i} for i, name in enumerate(names)]
+        values = [{"name": name, "value": 31 + seed + steps + i} for i, name in enumerate(names)]
         report = {
             "model_sha256": checkpoint.digest(model),
             "model_config": {"training": {}},
             "source_sha256": "",
             "reference_sha256": "",
-            "runs": [{"scores": scores, "hypotheses": "hypotheses.txt"}],
+            "runs": [{"scores": values, "hypotheses": "hypotheses.txt"}],
         }
         (run / "report.json").write_text(json.dumps(report))
 
@@ -107,9 +112,9 @@ def faked(recipe: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch) -> Fak
 
         @classmethod
         def load(cls, path: Path) -> "Translator":
-            found = cls()
-            found.path = str(path)
-            return found
+            translator = cls()
+            translator.path = str(path)
+            return translator
 
         def translate(self, sources: list[str], options: SearchOptions) -> list[Any]:
             tuned.append((self.path, sources, options.beam_size, options.alpha))
@@ -120,15 +125,15 @@ def faked(recipe: ModuleType, raw: Path, monkeypatch: pytest.MonkeyPatch) -> Fak
                 lines[0] += " nicht"
             return [SimpleNamespace(text=line) for line in lines]
 
-    monkeypatch.setattr(recipe, "call", call)
-    monkeypatch.setattr(recipe, "Translator", Translator)
+    monkeypatch.setattr(recipe.Job, "call", call)
+    monkeypatch.setattr(scores, "Translator", Translator)
 
     def run(*arguments: str) -> dict[str, Any]:
         command = ["multi30k.py", "--data", str(raw), "--seed", "1", "2", *arguments]
         monkeypatch.setattr(sys, "argv", command)
         recipe.main()
-        found: dict[str, Any] = json.loads(Path("outputs/multi30k/report.json").read_text())
-        return found["configurations"]  # type: ignore[no-any-return]
+        report: dict[str, Any] = json.loads(Path("outputs/multi30k/report.json").read_text())
+        return report["configurations"]  # type: ignore[no-any-return]
 
     return Faked(run, call, calls, tuned)
 
@@ -152,16 +157,20 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     assert found["lc.norm.tok"]["lc-tok BLEU"] == {
         "mean": 43.5, "deviation": 0.71, "least": 43, "most": 44, "seeds": 2
     }  # fmt: skip
-    # put together again, and beside references with capitals
+    # detokenised, but without the references' capitals
     assert 0 < found["lc.norm.tok"]["cased sacreBLEU"]["mean"] < 41
     assert "43.50 ± 0.71" in capsys.readouterr().out
-    for name in ("raw-seed1", "raw-seed2", "lc.norm.tok-seed2"):  # as whoever uses them will want
+    for name in (
+        "raw-seed1",
+        "raw-seed2",
+        "lc.norm.tok-seed2",
+    ):  # the models keep the chosen search
         model = Path("outputs/multi30k") / name / "model"
         assert load_search_defaults(model) == SearchOptions(10, 1.4)
 
     calls.clear()
     assert run("--", "trainer.max_steps=9") == found
-    assert [call[0] for call in calls] == ["mt.train"] * 4  # which end at once
+    assert [call[0] for call in calls] == ["mt.train"] * 4  # they end at once
     assert len(tuned) == 20
     with pytest.raises(ValueError, match="name another --folder or --settings"):
         run("--", "trainer.max_steps=10")
@@ -171,53 +180,54 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
         recipe.main()
 
     weights = Path("outputs/multi30k/raw-seed1/model/model.safetensors")
-    call(["mt.train", f"hydra.run.dir='{weights.parents[1]}'", "seed=1", "trainer.max_steps=11"],
-         Path("log"))  # fmt: skip
+    folder = f"hydra.run.dir='{weights.parents[1]}'"
+    call(None, ["mt.train", folder, "seed=1", "trainer.max_steps=11"])
     monkeypatch.setattr(recipe, "train_all", lambda *_: None)
-    again = run("--", "trainer.max_steps=9")  # a model that has changed is scored anew
+    again = run("--", "trainer.max_steps=9")  # a changed model is scored again
     assert again["raw"]["cased sacreBLEU"]["mean"] == 42.5
     assert len(tuned) == 30
 
 
 def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path) -> None:
     first = ("model=base", "++model.N=2", "model.P_drop=0.2", "tokenizer.bpe_dropout=0.1")
-    given = ("--form", "raw", "--diverse", "--", *first, "start_from=everyday", "average=9")
-    found = faked.run(*given)
+    arguments = ("--form", "raw", "--diverse", "--", *first, "start_from=everyday", "average=9")
+    configurations = faked.run(*arguments)
     programs = [call[0] for call in faked.calls]
-    trained, evaluated = ["mt.train"] * 2, ["mt.evaluate"] * 2
-    said = ["mt.translate"] * 2
-    assert programs == trained + said + 2 * trained + said + trained + 3 * evaluated
+    train, translate, evaluate = (["mt." + n] * 2 for n in ("train", "translate", "evaluate"))
+    assert programs == train + translate + 2 * train + translate + train + 3 * evaluate
     search = {"--resume", "--beam-size=10", "--alpha=1.4"}
     assert all(search < set(call) for call in faked.calls[2:4])
-    parents = [[a for a in call if a.startswith("start_from=")] for call in faked.calls[4:8]]
-    assert all(len(given) == 1 for given in parents)
-    assert list(found) == ["raw", "raw-diverse", "raw-both"]
+    parents = [[a for a in call if "_from=" in a] for call in faked.calls[4:8]]
+    assert all(len(settings) == 1 for settings in parents)
+    assert list(configurations) == ["raw", "raw-diverse", "raw-both"]
 
     more = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[4:6]]
-    assert [given["start_from"].strip("'") for given in more] == [
+    assert [settings["init_from"].strip("'") for settings in more] == [
         f"outputs/multi30k/raw-seed{seed}/model" for seed in (1, 2)
     ]
     assert more[0]["data.train"] == more[1]["data.train"]
     assert more[0]["trainer.max_steps"] == "3175"
-    assert not {"model", "++model.N"} & more[0].keys()  # which the model it starts from has already
+    assert not {"model", "++model.N"} & more[0].keys()  # the model brings them along
     assert (more[0]["model.P_drop"], more[0]["tokenizer.bpe_dropout"]) == ("0.2", "0.1")
-    assert more[0]["average"] == "20"  # of two the last
+    assert more[0]["average"] == "20"  # the last of the two counts
     prefix = more[0]["data.train"].strip("'")
     assert Path(f"{prefix}.en").read_text("utf-8") == ENGLISH * 3
     diverse = GERMAN + "raw-seed1.\n" * 2 + "raw-seed2.\n" * 2
     assert Path(f"{prefix}.de").read_text("utf-8") == diverse
 
-    # the first models learn the other direction, and the last trainings what they say
-    for seed, learnt, said_back in zip((1, 2), faked.calls[6:8], faked.calls[8:10], strict=True):
-        reverse = dict(item.split("=", 1) for item in learnt[1:])
-        assert reverse["start_from"].strip("'") == f"outputs/multi30k/raw-seed{seed}/model"
+    # The first models learn the other direction, and the last trainings use their translations.
+    for seed, training, translation in zip(
+        (1, 2), faked.calls[6:8], faked.calls[8:10], strict=True
+    ):
+        reverse = dict(item.split("=", 1) for item in training[1:])
+        assert reverse["init_from"].strip("'") == f"outputs/multi30k/raw-seed{seed}/model"
         assert (reverse["data.src"], reverse["data.tgt"]) == ("de", "en")
         assert reverse["data.train"].strip("'") == "outputs/multi30k/data/train"
-        assert {"--beam-size=5", "--alpha=1.0"} < set(said_back)
-        assert "outputs/multi30k/data/train.de" in said_back
-        assert f"outputs/multi30k/raw-reverse-seed{seed}/model" in said_back
+        assert {"--beam-size=5", "--alpha=1.0"} < set(translation)
+        assert "outputs/multi30k/data/train.de" in translation
+        assert f"outputs/multi30k/raw-reverse-seed{seed}/model" in translation
     both = [dict(item.split("=", 1) for item in call[1:]) for call in faked.calls[10:12]]
-    assert [given["start_from"].strip("'") for given in both] == [
+    assert [settings["init_from"].strip("'") for settings in both] == [
         f"outputs/multi30k/raw-diverse-seed{seed}/model" for seed in (1, 2)
     ]
     assert "data.src" not in both[0]
@@ -230,11 +240,11 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
 
     faked.calls.clear()
     written = Path(f"{prefix}.en").stat().st_mtime_ns
-    assert faked.run(*given) == found
+    assert faked.run(*arguments) == configurations
     assert Path(f"{prefix}.en").stat().st_mtime_ns == written
-    assert [call[0] for call in faked.calls] == ["mt.train"] * 8  # which end at once
+    assert [call[0] for call in faked.calls] == ["mt.train"] * 8  # they end at once
     with pytest.raises(ValueError, match=r"diverse was made with \[1, 2\]: give the same --seed"):
-        faked.run("--form", "raw", "--seed", "1", "--diverse", *given[3:])
+        faked.run("--form", "raw", "--seed", "1", "--diverse", *arguments[3:])
     for wrong in (
         ("--settings", "both", "model.N=2"),
         ("average=2",),
@@ -251,18 +261,18 @@ def test_seeds_teach_each_other(recipe: ModuleType, faked: Faked, tmp_path: Path
 def test_what_went_on_from_another_model_is_not_taken(
     recipe: ModuleType, faked: Faked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = ("--form", "raw", "--diverse", "--", "trainer.max_steps=9")
-    faked.run(*given)
-    call, changed = recipe.call, "outputs/multi30k/raw-diverse-seed2"
+    arguments = ("--form", "raw", "--diverse", "--", "trainer.max_steps=9")
+    faked.run(*arguments)
+    changed = "outputs/multi30k/raw-diverse-seed2"
 
-    def other(arguments: Sequence[str], log: Path, threads: int | None = None) -> None:
-        call(arguments, log, threads)
+    def call(job: Any, arguments: Sequence[str], threads: int | None = None) -> None:
+        faked.call(job, arguments, threads)
         if recipe.setting("hydra.run.dir", changed) in arguments:
             Path(changed, "model", "model.safetensors").write_text("2 4")
 
-    monkeypatch.setattr(recipe, "call", other)
+    monkeypatch.setattr(recipe.Job, "call", call)
     with pytest.raises(ValueError, match=r"raw-both-seed2 was made with"):
-        faked.run(*given)
+        faked.run(*arguments)
 
 
 def test_the_trainings_that_follow_have_settings_of_their_own(faked: Faked) -> None:
@@ -281,20 +291,20 @@ def test_the_trainings_that_follow_have_settings_of_their_own(faked: Faked) -> N
     assert [call[call.index("--input") + 1] for call in translated] == translate
 
 
-def test_an_alpha_beside_a_cliff_is_not_chosen(recipe: ModuleType) -> None:
-    """As measured: the best score stands next to the worst."""
-    scores = {5: (40.6, 41.0, 41.3, 41.4, 37.9), 10: (40.6, 40.9, 41.2, 41.2, 36.7)}
+def test_an_alpha_beside_a_cliff_is_not_chosen(scores: ModuleType) -> None:
+    """The scores were measured: the best one stands next to the worst."""
+    measured = {5: (40.6, 41.0, 41.3, 41.4, 37.9), 10: (40.6, 40.9, 41.2, 41.2, 36.7)}
     rows = [
         {"beam_size": beam_size, "alpha": alpha, "BLEU": value}
-        for beam_size, values in scores.items()
-        for alpha, value in zip(recipe.ALPHAS, values, strict=True)
+        for beam_size, values in measured.items()
+        for alpha, value in zip(scores.ALPHAS, values, strict=True)
     ]
-    first, *others = recipe.best_first(rows, "BLEU")
+    first, *others = scores.best_first(rows, "BLEU")
     assert first == {
         "beam_size": 5, "alpha": 1.4, "BLEU": 41.3, "with the next alphas": 41.233
     }  # fmt: skip
     assert len(others) == 9
-    assert {row["alpha"] for row in others[-4:]} == {0.6, 2.2}  # only tried for their neighbours
+    assert {row["alpha"] for row in others[-4:]} == {0.6, 2.2}  # they only serve their neighbours
 
 
 def test_a_slip_of_the_pen_locks_nothing(
@@ -303,7 +313,7 @@ def test_a_slip_of_the_pen_locks_nothing(
     with pytest.raises(FileNotFoundError):
         recipe.prepare_data(tmp_path / "gone", tmp_path / "data")
     recipe.prepare_data(raw, tmp_path / "data")
-    monkeypatch.setattr(recipe, "call", lambda *_: None)
+    monkeypatch.setattr(recipe.Job, "call", lambda *_: None)
     job = recipe.Job("raw", "", (), 1, tmp_path)
     recipe.train(job, ["trainer.max_step=9"], 1)
     recipe.train(job, ["trainer.max_steps=9"], 1)
@@ -341,7 +351,8 @@ def test_where_a_training_fails_the_others_do_not_begin(
 def test_a_failed_run_ends_the_recipe_with_its_last_line(
     recipe: ModuleType, tmp_path: Path
 ) -> None:
-    log = tmp_path / "output.log"
+    job = recipe.Job("raw", "", (), 1, tmp_path)
+    job.run.mkdir()
     with pytest.raises(RuntimeError, match=r"output.log: mt.nothing ended .*No module named"):
-        recipe.call(["mt.nothing"], log, 1)
-    assert log.exists()
+        job.call(["mt.nothing"], 1)
+    assert (job.run / "output.log").exists()

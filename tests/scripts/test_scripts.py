@@ -113,7 +113,7 @@ def test_ship_model_halves_the_weights_and_brings_its_own_card(
     assert checkpoint.load(output).config == {**shipped.config, "search": {"alpha": 1.2}}
     assert main([str(output), str(output), "--card", str(card), "--beam-size", "5"]) == 0
     assert load_search_defaults(output) == SearchOptions(5, 1.2)
-    monkeypatch.setitem(main.__globals__, "MOST", 1000)
+    monkeypatch.setitem(main.__globals__, "MAX_BYTES", 1000)
     assert main(arguments) == 2
     assert "more than 1,000" in capsys.readouterr().err
     assert (output / "model.safetensors").exists()

@@ -1,4 +1,4 @@
-"""Which checkpoints a run keeps, without a run: a trainer that only counts."""
+"""Which checkpoints a run keeps, tested with a trainer that only counts steps."""
 
 import errno
 import resource
@@ -9,29 +9,28 @@ from typing import Any
 import pytest
 import torch
 
-from mt.training import checkpointing as savings
+from mt.training import checkpointing
 from mt.training.checkpointing import (
-    NO_VALIDATION,
+    NEVER_VALIDATE,
     AtomicCheckpointIO,
     CheckpointCallback,
-    fit_loop_state,
-    interval,
+    parse_interval,
 )
 
 
 class Trainer(SimpleNamespace):
-    """Saves the callback's state under the name asked for."""
+    """Saves the state of the callback alone."""
 
     def save_checkpoint(self, path: Path) -> None:
-        torch.save(self.saving.state_dict(), path)
+        torch.save(self.callback.state_dict(), path)
 
 
 def start(folder: Path, keep: int = 2, every: int | str = 2, **state: Any) -> Any:
-    saving = CheckpointCallback(folder, validate_every=4, checkpoint_every=every, keep=keep)
+    callback = CheckpointCallback(folder, validate_every=4, checkpoint_every=every, keep=keep)
     if state:
-        saving.load_state_dict(state)
+        callback.load_state_dict(state)
     trainer = Trainer(
-        saving=saving,
+        callback=callback,
         global_step=0,
         is_global_zero=True,
         state=SimpleNamespace(fn="fit"),
@@ -40,43 +39,43 @@ def start(folder: Path, keep: int = 2, every: int | str = 2, **state: Any) -> An
         strategy=SimpleNamespace(broadcast=lambda value: value),
         world_size=1,
     )
-    saving.on_train_start(trainer, None)  # type: ignore[arg-type]
+    callback.on_train_start(trainer, None)  # type: ignore[arg-type]
     return trainer
 
 
-def batch(trainer: Any, whole: bool = True) -> None:
+def batch(trainer: Any, step_done: bool = True) -> None:
     """One batch, the last of its step or not."""
-    trainer.global_step += whole
-    trainer.saving.on_train_batch_end(trainer, None, None, None, 0)
+    trainer.global_step += step_done
+    trainer.callback.on_train_batch_end(trainer, None, None, None, 0)
 
 
 def validate(trainer: Any, bleu: float) -> None:
     trainer.callback_metrics["val_bleu"] = torch.tensor(bleu)
-    trainer.saving.on_validation_end(trainer, None)
+    trainer.callback.on_validation_end(trainer, None)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.iterdir())
 
 
-def test_the_last_step_checkpoints_stay(tmp_path: Path) -> None:
+def test_the_last_step_checkpoints_are_kept(tmp_path: Path) -> None:
     trainer = start(tmp_path)
     for _ in range(9):
         batch(trainer)
     assert names(tmp_path) == ["step-00000006", "step-00000008"]
-    assert [path.stem for path in trainer.saving.to_average()] == names(tmp_path)
+    assert [path.stem for path in trainer.callback.to_average()] == names(tmp_path)
 
 
 def test_nothing_happens_within_a_step(tmp_path: Path) -> None:
     trainer = start(tmp_path)
-    batch(trainer, whole=False)
+    batch(trainer, step_done=False)
     batch(trainer)
     for _ in range(3):
-        batch(trainer, whole=False)
-        assert trainer.val_check_batch == NO_VALIDATION
+        batch(trainer, step_done=False)
+        assert trainer.val_check_batch == NEVER_VALIDATE
     assert names(tmp_path) == []
     batch(trainer)
-    assert trainer.val_check_batch == NO_VALIDATION
+    assert trainer.val_check_batch == NEVER_VALIDATE
     assert names(tmp_path) == ["step-00000002"]
 
 
@@ -104,15 +103,15 @@ def test_best_is_the_best_of_the_whole_run(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == 31.0
 
 
-def test_what_later_checkpoints_have_pushed_out_is_not_averaged(tmp_path: Path) -> None:
+def test_checkpoints_that_later_ones_replaced_are_not_averaged(tmp_path: Path) -> None:
     trainer = start(tmp_path)
     for _ in range(9):
         batch(trainer)
     old = {"kept": ["step-00000002", "step-00000006.ckpt"], "best": 0.0}
-    assert [path.stem for path in start(tmp_path, **old).saving.to_average()] == ["step-00000006"]
+    assert [path.stem for path in start(tmp_path, **old).callback.to_average()] == ["step-00000006"]
 
 
-def test_what_a_kill_has_left_goes_with_the_next_checkpoint(tmp_path: Path) -> None:
+def test_the_next_checkpoint_removes_what_a_kill_has_left(tmp_path: Path) -> None:
     for name in ("step-00000001.ckpt", ".step-00000005.ckpt.partial"):
         (tmp_path / name).write_bytes(b"")
     trainer = start(tmp_path)
@@ -121,11 +120,9 @@ def test_what_a_kill_has_left_goes_with_the_next_checkpoint(tmp_path: Path) -> N
     assert names(tmp_path) == ["step-00000002", "step-00000004"]
 
 
-def test_a_run_saves_by_the_clock_where_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_can_save_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(savings.time, "monotonic", lambda: now)
+    monkeypatch.setattr(checkpointing.time, "monotonic", lambda: now)
     trainer = start(tmp_path, keep=9, every="10 min")
     for _ in range(30):
         now += 70  # seconds a step
@@ -136,8 +133,8 @@ def test_a_run_saves_by_the_clock_where_it_is_told_to(
 def test_ranks_agree_on_the_clock_of_rank_0(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each asks at the same steps, and does as rank 0 says, whatever its own clock does."""
-    monkeypatch.setattr(savings.time, "monotonic", lambda: 0.0)
+    """Every rank asks at the same steps and follows rank 0, whatever its own clock says."""
+    monkeypatch.setattr(checkpointing.time, "monotonic", lambda: 0.0)
     trainer = start(tmp_path, every="1 min")
     trainer.world_size = 2
     asked = []
@@ -153,13 +150,13 @@ def test_ranks_agree_on_the_clock_of_rank_0(
     [(1500, (1500, None)), ("10 min", (None, 10)), ("2.5min", (None, 2.5))],
 )
 def test_an_interval_is_steps_or_minutes(every: Any, expected: Any) -> None:
-    assert interval(every) == expected
+    assert parse_interval(every) == expected
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, None, "ten", "10", "0 min", "10 s", "min"])
-def test_another_interval_is_refused(every: Any) -> None:
+def test_any_other_interval_is_refused(every: Any) -> None:
     with pytest.raises(ValueError, match="must be a number of steps, or as in '10 min'"):
-        interval(every)
+        parse_interval(every)
 
 
 def test_a_full_disk_harms_no_checkpoint(tmp_path: Path) -> None:
@@ -177,15 +174,3 @@ def test_a_full_disk_harms_no_checkpoint(tmp_path: Path) -> None:
     assert failed.value.errno == errno.EFBIG
     assert path.read_bytes() == before
     assert names(path.parent) == ["last"]
-
-
-def test_the_place_in_an_epoch_is_before_a_batch_that_has_been_fetched() -> None:
-    state = fit_loop_state(batches_seen=25, epoch_length=10)
-    batches = state["epoch_loop.batch_progress"]
-    assert batches["total"] == {"ready": 26, "started": 25, "processed": 25, "completed": 25}
-    assert batches["current"] == {"ready": 6, "started": 5, "processed": 5, "completed": 5}
-    epochs = {"ready": 3, "started": 3, "processed": 2, "completed": 2}
-    assert state["epoch_progress"] == {"total": epochs, "current": epochs}
-    # behind the last batch of an epoch lies the first one of the next
-    assert fit_loop_state(30, 10)["epoch_progress"]["current"]["completed"] == 3
-    assert fit_loop_state(30, 10)["epoch_loop.batch_progress"]["current"]["started"] == 0

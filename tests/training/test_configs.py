@@ -12,35 +12,36 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from hydra.utils import instantiate
+from omegaconf import OmegaConf, open_dict
 
-from mt import train
-from mt.data import readers
 from mt.data.packing import pack
 from mt.data.preprocessing import PairFilter
+from mt.data.readers import FileReader, HubReader, PhrasebookReader
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model.transformer import Transformer
+from mt.training.config import read_config
 from mt.training.lightning_module import TranslationModule
 from mt.training.loss import smoothed_cross_entropy
+from mt.utils import hydra_app
 
-CONF = Path(train.__file__).parents[1] / "conf"
+CONF = Path(hydra_app.CONF)
 FILES = sorted(CONF.rglob("*.yaml"))
 # Of every model but for the variations of table 3.
 PLAIN = {"d_k": None, "learned_positions": None, "compile": False}
-# Keys of conf/data that are not the source's own.
+# Keys of conf/data that are not the reader's own.
 PIPELINE = {
-    "kind", "clean", "tokens_per_step", "max_tokens", "limit", "noise", "validation_limit",
+    "reader", "clean", "tokens_per_step", "max_tokens", "limit", "noise", "validation_limit",
     "workers", "cache_dir",
 }  # fmt: skip
 
 
 def members(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    return sorted(path.stem for path in (CONF / group).glob("[!_]*.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +55,6 @@ def _hydra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def resolved(name: str, *overrides: str) -> dict[str, Any]:
     cfg = compose(name, list(overrides))
-    return as_dict(cfg)
-
-
-def as_dict(cfg: DictConfig) -> dict[str, Any]:
     content = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(content, dict)
     return content  # type: ignore[return-value]
@@ -84,22 +81,36 @@ def test_every_combination_composes(data: str, model: str) -> None:
     assert cfg["model"].pop("compile") is False  # the only key that is not the Transformer's
     Transformer(**{**cfg["model"], "vocab_size": 8, "N": 1, "d_ff": 8})
     PairFilter(**cfg["data"]["clean"])
-    readers.make_reader(cfg["data"])
+    instantiate(cfg["data"]["reader"])
     SearchOptions(cfg["search"]["beam_size"], cfg["search"]["alpha"])
 
 
 @pytest.mark.parametrize("data", members("data"))
 def test_evaluation_composes_with_every_data(data: str) -> None:
     cfg = resolved("evaluate", f"data={data}")
-    readers.make_reader(cfg["data"])
+    instantiate(cfg["data"]["reader"])
     assert cfg["search"]["beam_size"] == [1, 4]  # greedy and the paper's beam side by side
     assert cfg["search"]["alpha"] is None  # the model's own
 
 
 @pytest.mark.parametrize("experiment", members("experiment"))
-def test_every_experiment_composes(experiment: str) -> None:
-    cfg = resolved("train", f"experiment={experiment}")
-    assert cfg.keys() == resolved("train").keys()
+def test_every_experiment_composes_and_is_read(experiment: str) -> None:
+    cfg = compose("train", [f"experiment={experiment}", "seed=7"], return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)
+    choices, overrides = cfg.hydra.runtime.choices, cfg.hydra.overrides.task
+    with open_dict(cfg):
+        del cfg["hydra"]
+    config = read_config(cfg)
+    plain = resolved("train", f"experiment={experiment}") | {"seed": 7}
+    assert config.resolved.keys() == resolved("train").keys() - {"start_from"}
+    assert config.resolved == {key: plain[key] for key in config.resolved}
+    for section in ("training", "search", "trainer"):
+        assert getattr(config, section) == plain[section]
+    assert config.model | {"compile": config.compile} == plain["model"]
+    assert dataclasses.asdict(config.data.clean) == plain["data"]["clean"]
+    assert config.data.reader == instantiate(plain["data"]["reader"])
+    assert (config.seed, config.data.limit) == (7, plain["data"]["limit"])
+    assert (config.data_name, config.overrides) == (choices["data"], list(overrides))
 
 
 VARIATIONS = {  # table 3
@@ -168,11 +179,9 @@ def test_a_choice_that_does_not_exist_is_refused(override: str) -> None:
 
 
 def test_all_data_have_the_same_keys() -> None:
-    files = [
-        yaml.safe_load((CONF / "data" / f"{name}.yaml").read_text()) for name in members("data")
-    ]
-    assert all(content.keys() >= PIPELINE for content in files)
-    assert all(content["clean"].keys() == files[0]["clean"].keys() for content in files)
+    sections = [resolved("train", f"data={name}")["data"] for name in members("data")]
+    assert all(section.keys() >= PIPELINE for section in sections)
+    assert all(section["clean"].keys() == sections[0]["clean"].keys() for section in sections)
 
 
 def test_a_run_directory_is_named_by_data_model_and_time() -> None:
@@ -202,7 +211,7 @@ def test_every_value_has_a_comment_with_words(path: Path) -> None:
     for line in lines:
         inside_hydra = line.startswith("hydra:") or (inside_hydra and line.startswith(" "))
         value = re.match(r"\s*(?!- )[\w.]+: +[^#\s]", line)
-        if not value or inside_hydra:
+        if not value or inside_hydra or "${data." in line or line.startswith("defaults: "):
             continue
         comment = re.search(r" # (.*)$", line)
         assert comment, f"{path.name}: no comment: {line}"
@@ -227,15 +236,23 @@ def test_training_keys_are_the_modules() -> None:
 
 
 @pytest.mark.parametrize("data", members("data"))
-def test_data_keys_are_the_sources_and_the_rules(data: str) -> None:
-    cfg = resolved("train", f"data={data}")["data"]
-    assert set(cfg["clean"]) == parameters(PairFilter)
-    kind = {
-        "hub": readers.HubReader,
-        "files": readers.FileReader,
-        "phrasebook": readers.PhrasebookReader,
+def test_data_keys_are_the_readers_and_the_rules(data: str) -> None:
+    """The reader takes each of its parameters from the key of the same name."""
+    cfg = compose("train", [f"data={data}"]).data
+    assert set(cfg.clean) == parameters(PairFilter)
+    reader = {"files": FileReader, "phrasebook": PhrasebookReader}.get(data, HubReader)
+    assert set(cfg) - PIPELINE == parameters(reader)
+    assert OmegaConf.to_container(cfg.reader) == {
+        "_target_": f"mt.data.readers.{reader.__name__}",
+        **{name: f"${{data.{name}}}" for name in parameters(reader)},
     }
-    assert set(cfg) - PIPELINE == parameters(kind[cfg["kind"]])
+
+
+def test_a_reader_takes_what_the_user_sets() -> None:
+    files = compose("train", ["data=files", "data.train=[a,b]", "data.src=0", "data.tgt=x"])
+    reader = hydra_app.instantiate(files, "data.reader")
+    assert reader == FileReader(train=["a", "b"], src=0, tgt="x")
+    assert type(reader.train) is list
 
 
 @pytest.mark.parametrize("name", ["train", "evaluate"])
@@ -270,7 +287,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert cfg["tokenizer"]["vocab_size"] == 37_000
     assert cfg["average"] == 5
     assert (cfg["search"]["beam_size"], cfg["search"]["alpha"]) == (4, 0.6)
-    assert readers.make_reader(cfg["data"]) == readers.HubReader("wmt/wmt14", "de-en", "en", "de")
+    assert instantiate(cfg["data"]["reader"]) == HubReader("wmt/wmt14", "de-en", "en", "de")
 
 
 def test_numbers_are_numbers() -> None:
@@ -304,7 +321,7 @@ def test_quickstart_is_the_phrasebook_and_a_small_model() -> None:
     cfg = compose("train", ["experiment=quickstart"], return_hydra_config=True)
     assert cfg.hydra.runtime.choices["data"] == "phrasebook"
     assert cfg.hydra.runtime.choices["model"] == "tiny"
-    assert cfg.data.kind == "phrasebook"
+    assert instantiate(cfg.data.reader) == PhrasebookReader()
     assert cfg.model.d_model < 512
     assert cfg.trainer.max_steps < 10_000
     assert cfg.trainer.devices == 1
@@ -318,7 +335,7 @@ def test_public_experiments_take_files_too(name: str, data: str) -> None:
     assert cfg.hydra.runtime.choices["data"] == data
     files = resolved("train", f"experiment={name}", "data=files", "data.train=a/b")
     plain = resolved("train", f"experiment={name}")
-    assert (files["data"]["kind"], files["data"]["train"]) == ("files", "a/b")
+    assert instantiate(files["data"]["reader"]) == FileReader(train="a/b")
     assert files["data"]["tokens_per_step"] == plain["data"]["tokens_per_step"] == 4096
     assert files["model"] == plain["model"]
 
@@ -327,4 +344,4 @@ def test_an_experiment_can_be_changed_in_turn() -> None:
     cfg = resolved("train", "experiment=quickstart", "model=base", "trainer.max_steps=7")
     assert cfg["model"]["d_model"] == 512
     assert cfg["trainer"]["max_steps"] == 7
-    assert cfg["data"]["kind"] == "phrasebook"
+    assert instantiate(cfg["data"]["reader"]) == PhrasebookReader()

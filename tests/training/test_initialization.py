@@ -1,4 +1,4 @@
-"""Training that goes on from another model's weights (start_from)."""
+"""Training that goes on from another model's weights (init_from)."""
 
 import runpy
 import shutil
@@ -20,19 +20,19 @@ SHAPE = {"N": 2, "d_model": 24, "d_ff": 40, "h": 3, "P_drop": 0.3}  # not that o
 
 @pytest.fixture
 def model(tmp_path: Path, bpe: Tokenizer) -> Path:
-    """A model folder, in float16 as the one that ships."""
+    """A model folder in float16, as the bundled one."""
     torch.manual_seed(3)
-    folder = tmp_path / "parent"
+    folder = tmp_path / "pretrained"
     transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE).half()
     checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {})
     return folder
 
 
-def begin(corpus: Path, run_dir: Path, model: Any, **changes: Any) -> list[str]:
-    """A command line that names no shape and no tokenizer, as both come along."""
-    brought = ("model=", "model.N=", "model.d_model=", "model.d_ff=", "model.h=", "tokenizer.path=")
-    values = {"start_from": model, "data.workers": 0} | changes
-    return [a for a in arguments(corpus, run_dir, **values) if not a.startswith(brought)]
+def command(corpus: Path, run_dir: Path, model: Any, **changes: Any) -> list[str]:
+    """A command line that names no shape and no tokenizer, as the model has both."""
+    dropped = ("model=", "model.N=", "model.d_model=", "model.d_ff=", "model.h=", "tokenizer.path=")
+    values = {"init_from": model, "data.workers": 0} | changes
+    return [a for a in arguments(corpus, run_dir, **values) if not a.startswith(dropped)]
 
 
 STILL = {"trainer.max_steps": 1, "training.lr_factor": 1e-9}
@@ -46,75 +46,101 @@ def test_a_run_begins_with_the_weights_shape_and_pieces_of_a_model(
     corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     changes = STILL | {"model.P_drop": 0.05}
-    assert run(begin(corpus, tmp_path / "run", model, **changes), monkeypatch) == 0
+    assert run(command(corpus, tmp_path / "run", model, **changes), monkeypatch) == 0
     assert f"begins with the weights of {known_as(model)}: " in capsys.readouterr().out
 
-    parent, child = checkpoint.load(model), checkpoint.load(tmp_path / "run" / "model")
-    for name, w in parent.model.state_dict().items():
-        torch.testing.assert_close(child.model.state_dict()[name], w, atol=1e-6, rtol=0)
-    assert child.model.config == parent.model.config | {"P_drop": 0.05}
-    assert child.tokenizer.proto == parent.tokenizer.proto
-    assert child.config["training"]["started from"] == known_as(model)
+    pretrained, trained = checkpoint.load(model), checkpoint.load(tmp_path / "run" / "model")
+    for name, w in pretrained.model.state_dict().items():
+        torch.testing.assert_close(trained.model.state_dict()[name], w, atol=1e-6, rtol=0)
+    assert trained.model.config == pretrained.model.config | {"P_drop": 0.05}
+    assert trained.tokenizer.proto == pretrained.tokenizer.proto
+    assert trained.config["training"]["started from"] == known_as(model)
     kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
     assert kept.model == SHAPE | {
         "P_drop": 0.05, "d_k": 8, "learned_positions": None, "compile": False,
     }  # fmt: skip
 
 
-def test_a_resumed_run_needs_its_parent_no_more_but_keeps_its_name(
+def test_a_resumed_run_does_not_need_the_pretrained_model_but_keeps_its_name(
     corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     name = known_as(model)
-    once = begin(corpus, tmp_path / "once", model, **{"trainer.max_steps": 6})
+    once = command(corpus, tmp_path / "once", model, **{"trainer.max_steps": 6})
     assert run(once, monkeypatch) == 0
     changes = {"trainer.max_steps": 3, "ckpt": "auto"}
-    assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
+    assert run(command(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
     shutil.rmtree(model)
     changes["trainer.max_steps"] = 6
-    assert run(begin(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
+    assert run(command(corpus, tmp_path / "twice", model, **changes), monkeypatch) == 0
     assert_same_weights(tmp_path / "once", tmp_path / "twice")
     assert checkpoint.load(tmp_path / "twice" / "model").config["training"]["started from"] == name
 
     capsys.readouterr()
     changes["trainer.max_steps"] = 9
-    for given in ("null", "everyday"):
-        assert run(begin(corpus, tmp_path / "twice", given, **changes), monkeypatch) == 2
+    for other in ("null", "everyday"):
+        assert run(command(corpus, tmp_path / "twice", other, **changes), monkeypatch) == 2
         error = capsys.readouterr().err
-        assert f"start_from={given}, but the run of {tmp_path / 'twice'}" in error
-        assert error.endswith(f"has start_from={model}\n")
+        assert f"init_from={other}, but the run of {tmp_path / 'twice'}" in error
+        assert error.endswith(f"has init_from={model}\n")
+
+
+def test_the_former_name_works_and_says_so(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """On the command line and in a configuration from elsewhere; the run has the new name."""
+
+    def former(*args: Any, **changes: Any) -> list[str]:
+        return [a.replace("init_from=", "start_from=") for a in command(*args, **changes)]
+
+    assert run(former(corpus, tmp_path / "run", model, **STILL), monkeypatch) == 0
+    assert capsys.readouterr().out.count("start_from is now called init_from\n") == 1
+    kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
+    assert kept.init_from == str(model)
+    assert "start_from" not in kept
+
+    own = tmp_path / "own.yaml"
+    own.write_text(f"defaults: [train, _self_]\nstart_from: {model}\n")
+    changes = {"trainer.max_steps": 2, "ckpt": "auto"}
+    again = [a for a in command(corpus, tmp_path / "run", "", **changes) if "init_from" not in a]
+    again = [f"--config-dir={tmp_path}", "--config-name=own", *again]
+    assert run(again, monkeypatch) == 0
+    assert "start_from is now called init_from" in capsys.readouterr().out
+
+    assert run([*command(corpus, tmp_path / "x", model), "start_from=everyday"], monkeypatch) == 2
+    assert "set init_from alone" in capsys.readouterr().err
 
 
 def test_a_run_from_random_weights_is_not_resumed_as_another_models(
     corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     assert run(arguments(corpus, tmp_path / "run"), monkeypatch) == 0
-    assert run(begin(corpus, tmp_path / "run", model, ckpt="auto"), monkeypatch) == 2
-    assert "has start_from=null" in capsys.readouterr().err
+    assert run(command(corpus, tmp_path / "run", model, ckpt="auto"), monkeypatch) == 2
+    assert "has init_from=null" in capsys.readouterr().err
 
 
-def test_a_checkpoint_and_the_model_that_ships_can_be_started_from(
+def test_a_run_can_begin_with_a_checkpoint_and_with_the_bundled_model(
     corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(begin(corpus, tmp_path / "one", model), monkeypatch) == 0
+    assert run(command(corpus, tmp_path / "one", model), monkeypatch) == 0
     last = tmp_path / "one" / "checkpoints" / "last.ckpt"
-    assert run(begin(corpus, tmp_path / "two", last, **STILL), monkeypatch) == 0
-    ours, theirs = (weights(tmp_path / name)["model.embedding.weight"] for name in ("one", "two"))
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+    assert run(command(corpus, tmp_path / "two", last, **STILL), monkeypatch) == 0
+    one, two = (weights(tmp_path / name)["model.embedding.weight"] for name in ("one", "two"))
+    torch.testing.assert_close(one, two, atol=1e-6, rtol=0)
 
-    assert run(begin(corpus, tmp_path / "three", "everyday", **STILL), monkeypatch) == 0
-    child, shipped = (
+    assert run(command(corpus, tmp_path / "three", "everyday", **STILL), monkeypatch) == 0
+    trained, bundled = (
         checkpoint.load(path) for path in (tmp_path / "three" / "model", checkpoint.BUNDLED_MODEL)
     )
     expected = known_as(checkpoint.BUNDLED_MODEL).replace(str(checkpoint.BUNDLED_MODEL), "everyday")
-    assert child.config["training"]["started from"] == expected
-    assert child.model.config["d_ff"] == shipped.model.config["d_ff"]
-    assert child.tokenizer.proto == shipped.tokenizer.proto
+    assert trained.config["training"]["started from"] == expected
+    assert trained.model.config["d_ff"] == bundled.model.config["d_ff"]
+    assert trained.tokenizer.proto == bundled.tokenizer.proto
 
 
-def test_a_mean_of_checkpoints_names_the_parent_too(
+def test_a_mean_of_checkpoints_names_the_pretrained_model_too(
     corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(begin(corpus, tmp_path / "run", model, **STILL), monkeypatch) == 0
+    assert run(command(corpus, tmp_path / "run", model, **STILL), monkeypatch) == 0
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     average = runpy.run_path(str(ROOT / "scripts" / "average_checkpoints.py"))["main"]
     assert average([str(last), "--output", str(tmp_path / "mean")]) == 0
@@ -127,7 +153,7 @@ def test_a_mean_of_checkpoints_names_the_parent_too(
     ["model=big", "model.N=5", "variation=C_N2", "tokenizer.path=a.model",
      "tokenizer.vocab_size=500"],
 )  # fmt: skip
-def test_another_shape_or_tokenizer_is_refused_beside_a_model(
+def test_another_shape_or_tokenizer_is_refused_beside_a_pretrained_model(
     override: str,
     corpus: Path,
     tmp_path: Path,
@@ -135,21 +161,20 @@ def test_another_shape_or_tokenizer_is_refused_beside_a_model(
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
-    command = [*begin(corpus, tmp_path / "run", model), override]
-    assert run(command, monkeypatch) == 2
+    assert run([*command(corpus, tmp_path / "run", model), override], monkeypatch) == 2
     error = capsys.readouterr().err
-    assert f"{override} cannot go with start_from" in error
+    assert f"{override} cannot go with init_from" in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
 
 
-def test_learned_positions_of_a_model_are_those_that_count(
+def test_the_learned_positions_of_the_pretrained_model_count(
     corpus: Path, tmp_path: Path, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     folder = tmp_path / "learned"
     transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE, learned_positions=40)
     checkpoint.save(folder, transformer, bpe, 39, ["en", "de"], {})
-    assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
+    assert run(command(corpus, tmp_path / "run", folder), monkeypatch) == 2
     assert "model.learned_positions=40: must be more than" in capsys.readouterr().err
 
 
@@ -164,8 +189,11 @@ def test_models_that_cannot_be_trained_are_refused(
     imported = MarianTransformer(vocab_size=bpe.vocab_size, **SHAPE, activation="swish")
     diverged = checkpoint.load(model).model
     diverged.embedding.weight.data[3, 3] = float("nan")
-    for transformer, said in ((imported, "an imported model"), (diverged, "not a finite number")):
+    for transformer, message in (
+        (imported, "an imported model"),
+        (diverged, "not a finite number"),
+    ):
         folder = tmp_path / "wrong"
         checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {})
-        assert run(begin(corpus, tmp_path / "run", folder), monkeypatch) == 2
-        assert said in capsys.readouterr().err
+        assert run(command(corpus, tmp_path / "run", folder), monkeypatch) == 2
+        assert message in capsys.readouterr().err

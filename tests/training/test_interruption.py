@@ -1,5 +1,6 @@
-"""How a run ends before its time, and what it leaves."""
+"""How a run ends early, and what it leaves."""
 
+import contextlib
 import os
 import re
 import resource
@@ -28,12 +29,59 @@ from mt.training.checkpointing import AtomicCheckpointIO
 from mt.training.lightning_module import TranslationModule
 from mt.training.run_dir import is_finished, resume_path
 
+
+def processes(text: str) -> list[str]:
+    """Command lines of running processes that contain a text."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # the process has ended
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in lines if text in line]
+
+
+def wait_until_gone(text: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while running := processes(text):
+        assert time.monotonic() < deadline, running
+        time.sleep(0.2)
+
+
+def run_program(
+    program: Path, arguments: list[str], environment: dict[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    """Run it in its folder until none of its processes is left."""
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        cwd=program.parent,
+        env={**ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    wait_until_gone(str(program))
+    return done
+
+
+def start_process(
+    command: list[str], folder: Path, environment: dict[str, str] | None = None
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**ENVIRONMENT, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 # Signals
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_path: Path) -> None:
-    """It reaches the loader's workers too, as Ctrl-C in a terminal and a cluster's do."""
+    """Here it reaches the loader's workers too, like Ctrl-C in a terminal or a cluster's signal."""
     changes = {"trainer.max_steps": 100_000, "checkpoint_every": 10_000, "data.workers": 2}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)
     wait_for_training(process)
@@ -46,22 +94,22 @@ def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_
     assert Translator.load(tmp_path / "run" / "model").translate(["Hello."])[0].source == "Hello."
 
 
-# As mt.train, but a signal comes inside the validation at a step, or after it: at the end.
+# mt.train, with signals inside a validation: AT names the Trainer's function and the step.
 SIGNALLED = """
 import os, signal
 from mt import train
 from mt.training.lightning_module import TranslationModule
 
-original = TranslationModule._validation_bleu
+original = TranslationModule._translate
 
-def bleu(self):
+def translate(self, sources):
     step, fn = self.trainer.global_step, self.trainer.state.fn.value
     if self.global_rank == int(os.environ["RANK_OF"]) and f"{fn}-{step}" == os.environ["AT"]:
         for _ in range(int(os.environ["TIMES"])):
             os.kill(os.getpid(), int(os.environ["SIGNUM"]))
-    return original(self)
+    return original(self, sources)
 
-TranslationModule._validation_bleu = bleu
+TranslationModule._translate = translate
 if __name__ == "__main__":
     train.main()
 """
@@ -72,7 +120,7 @@ if __name__ == "__main__":
     [
         pytest.param("fit-6", 1, 1, signal.SIGINT, "interrupted at step", marks=pytest.mark.slow),
         ("fit-6", 2, 1, signal.SIGTERM, "ended at once by SIGTERM"),
-        # behind the last step
+        # after the last step
         pytest.param("fit-12", 1, 1, signal.SIGTERM, "interrupted at step", marks=pytest.mark.slow),
         pytest.param("validate-12", 1, 1, signal.SIGUSR1, "ended at once", marks=pytest.mark.slow),
         pytest.param("validate-12", 1, 2, signal.SIGTERM, "ended at once", marks=pytest.mark.slow),
@@ -85,38 +133,21 @@ def test_a_signal_in_a_validation_ends_with_its_status(
     at: str, times: int, devices: int, signum: int, message: str, rank: int, corpus: Path,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """With workers, who must not keep the rest waiting; then ckpt=last does what is left."""
+    """The workers must not keep the rest waiting, and ckpt=last completes the run."""
     if rank >= devices:
         pytest.skip("there is no such rank")
     program = tmp_path / "signalled.py"
     program.write_text(SIGNALLED)
     changes = {"validate_every": 6, "data.workers": 1, "data.validation_limit": 4}
     args = arguments(corpus, tmp_path / "run", **changes, trainer__devices=devices)
-    facts = {"AT": at, "TIMES": str(times), "SIGNUM": str(int(signum)), "RANK_OF": str(rank)}
-    done = subprocess.run(
-        [sys.executable, program, *args],
-        cwd=tmp_path,
-        env={**ENVIRONMENT, **facts},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if rank == 1 and "at once" in message:  # rank 0 fails for want of it, or Lightning kills it
+    settings = {"AT": at, "TIMES": str(times), "SIGNUM": str(int(signum)), "RANK_OF": str(rank)}
+    done = run_program(program, args, settings)
+    if rank == 1 and "at once" in message:  # rank 0 fails without it, or Lightning kills it
         assert done.returncode not in (0, 2), done.stderr
     else:
         assert done.returncode == 128 + signum, done.stderr
     assert message in done.stdout + done.stderr
-    wait_until_gone(str(program))
-    again = subprocess.run(
-        [sys.executable, program, *args, "ckpt=last"],
-        cwd=tmp_path,
-        env={**ENVIRONMENT, **facts, "AT": "never"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    again = run_program(program, [*args, "ckpt=last"], {**settings, "AT": "never"})
     assert again.returncode == 0, again.stderr
     assert is_finished(tmp_path / "run", 12)
 
@@ -126,15 +157,15 @@ def test_a_signal_in_a_validation_ends_with_its_status(
 
 @pytest.mark.parametrize("step", [6, 7])  # 6: a checkpoint and a validation are due
 @pytest.mark.parametrize("max_tokens", [pytest.param(800, marks=pytest.mark.slow), 270])
-def test_a_loss_that_is_no_number_ends_the_run(
+def test_a_loss_that_is_not_finite_ends_the_run(
     step: int, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:  # fmt: skip
-    """It names the step and the sentences; no checkpoint holds what came of it."""
-    original = TranslationModule._losses
+    """The error names the step and the sentences; no checkpoint has the diverged weights."""
+    original = TranslationModule._loss_and_nll
     poisoned: list[str] = []
 
-    def losses(self: TranslationModule, batch: Any) -> Any:
+    def loss_and_nll(self: TranslationModule, batch: Any) -> Any:
         loss, nll = original(self, batch)
         if self.training and self.trainer.global_step == step - 1 and not poisoned:
             poisoned.extend(self.tokenizer.decode(batch.src.padded().tolist()))
@@ -145,7 +176,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
     changes = {"data.max_tokens": max_tokens, "checkpoint_every": 3, "validate_every": 6}
     assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
     with monkeypatch.context() as poison:
-        poison.setattr(TranslationModule, "_losses", losses)
+        poison.setattr(TranslationModule, "_loss_and_nll", loss_and_nll)
         assert run(arguments(corpus, run_dir, **changes), poison) == 2
     error = capsys.readouterr().err
     assert f"the loss is not a finite number at step {step}\n" in error
@@ -161,12 +192,12 @@ def test_a_loss_that_is_no_number_ends_the_run(
     names = {path.stem for path in (run_dir / "checkpoints").iterdir()}
     expected = {"step-00000003"} | ({"step-00000006", "best", "last"} if step == 7 else set())
     assert names == expected
-    # the last good checkpoint leads on
+    # the run continues from the last good checkpoint
     assert run([*arguments(corpus, run_dir, **changes), "ckpt=last"], monkeypatch) == 0
     assert_same_weights(straight, run_dir)
 
 
-def test_weights_that_are_no_numbers_are_not_saved(
+def test_weights_that_are_not_finite_are_not_saved(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     original = TranslationModule.on_before_optimizer_step
@@ -192,7 +223,7 @@ def test_weights_that_are_no_numbers_are_not_saved(
 @pytest.mark.parametrize(
     ("name", "step"), [("step-00000006.ckpt", 6), ("last.ckpt", 6), ("best.ckpt", 3)]
 )
-def test_a_full_disk_leaves_the_checkpoints_before(
+def test_a_full_disk_leaves_earlier_checkpoints_intact(
     name: str, step: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:  # fmt: skip
@@ -228,7 +259,7 @@ def test_a_full_disk_leaves_the_checkpoints_before(
 
 # Several processes
 
-# A program like mt.train, in which something happens to one rank in its fifth step.
+# mt.train, with a statement that one rank runs in its fifth step.
 DISTURBED = """
 import os
 from mt import train
@@ -239,7 +270,7 @@ original = TranslationModule.training_step
 def training_step(self, batch, batch_idx):
     loss = original(self, batch, batch_idx)
     if self.global_rank == int(os.environ["DISTURBED_RANK"]) and self.trainer.global_step == 4:
-        {what}
+        {statement}
     return loss
 
 TranslationModule.training_step = training_step
@@ -255,21 +286,12 @@ TWO_RANKS: dict[str, Any] = {
 
 
 def run_disturbed(
-    what: str, rank: int, arguments: list[str], cwd: Path
+    statement: str, rank: int, arguments: list[str], folder: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Run it on two ranks to its end, until no process of it is left."""
-    program = cwd / "disturbed.py"
-    program.write_text(DISTURBED.replace("{what}", what))
-    done = subprocess.run(
-        [sys.executable, program, *arguments, "trainer.devices=2"],
-        cwd=cwd,
-        env={**ENVIRONMENT, "DISTURBED_RANK": str(rank)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    wait_until_gone(str(program))
+    """Run it on two ranks."""
+    program = folder / "disturbed.py"
+    program.write_text(DISTURBED.replace("{statement}", statement))
+    done = run_program(program, [*arguments, "trainer.devices=2"], {"DISTURBED_RANK": str(rank)})
     program.unlink()
     return done
 
@@ -284,31 +306,11 @@ def two_ranks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def processes(text: str) -> list[str]:
-    """Command lines of running processes that contain a text."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if text in line:
-            found.append(line)
-    return found
-
-
-def wait_until_gone(text: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while found := processes(text):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-
-
 @pytest.mark.slow
-def test_a_rank_that_fails_ends_the_job_and_two_nodes_go_on(
+def test_a_rank_that_fails_ends_the_job_and_two_nodes_resume_it(
     two_ranks: Path, corpus: Path, tmp_path: Path
 ) -> None:
-    """Then two nodes of one device each, under torchrun, end like the run that never failed."""
+    """Two nodes of one device each, under torchrun, then end like the run that never failed."""
     args = arguments(corpus, tmp_path / "run", **TWO_RANKS)
     failed = run_disturbed('raise RuntimeError("this rank has failed")', 1, args, tmp_path)
     assert failed.returncode != 0
@@ -318,31 +320,17 @@ def test_a_rank_that_fails_ends_the_job_and_two_nodes_go_on(
     assert newest.stem == "step-00000003"
 
     port = free_port()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1"]
+    torchrun += ["--master_addr=127.0.0.1", f"--master_port={port}"]
+    args += ["trainer.devices=1", "trainer.num_nodes=2", "ckpt=last"]
     nodes = [
-        subprocess.Popen(
-            [
-                *(
-                    sys.executable,
-                    "-m",
-                    "torch.distributed.run",
-                    "--nnodes=2",
-                    "--nproc_per_node=1",
-                ),
-                *(f"--node_rank={rank}", "--master_addr=127.0.0.1", f"--master_port={port}"),
-                *("-m", "mt.train", *args, "trainer.devices=1", "trainer.num_nodes=2", "ckpt=last"),
-            ],
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        start_process([*torchrun, f"--node_rank={rank}", "-m", "mt.train", *args], tmp_path)
         for rank in (0, 1)
     ]
     outputs = [node.communicate(timeout=120)[0] for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], outputs
     assert "resuming from" in outputs[0]
-    assert outputs[1].count("step ") == 0  # rank 0 speaks for all
+    assert outputs[1].count("step ") == 0  # rank 0 alone prints
     assert_same_weights(two_ranks, tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -369,29 +357,28 @@ def test_rank_0_failing_ends_the_job(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_divergence_on_one_rank_ends_all(rank: int, corpus: Path, tmp_path: Path) -> None:
     args = arguments(corpus, tmp_path / "run", **TWO_RANKS)
-    done = run_disturbed('self._sums[-1] = self._sums[-1] * float("nan")', rank, args, tmp_path)
+    done = run_disturbed(
+        'self._batch_losses[-1] = self._batch_losses[-1] * float("nan")', rank, args, tmp_path
+    )
     assert done.returncode == 2, done.stderr
     file = tmp_path / "run" / f"diverged-step-00000005-rank-{rank}.tsv"
     assert file.name in done.stderr, done.stderr
-    assert done.stderr.count("what to try") == 1 + rank  # rank 0 always says what has happened
+    assert done.stderr.count("what to try") == 1 + rank  # rank 0 always reports it
     assert file.is_file()
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
 def test_slurm_starts_the_ranks_itself(two_ranks: Path, corpus: Path, tmp_path: Path) -> None:
-    """As srun would: a process a rank that knows its place from the environment."""
+    """Like srun: a process for each rank, which reads its rank from the environment."""
     args = arguments(corpus, tmp_path / "run", **TWO_RANKS)
     slurm = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": str(free_port()), "SLURM_JOB_NAME": "train"}
     slurm |= {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NODELIST": "127.0.0.1", "SLURM_NODEID": "0"}
     tasks = [
-        subprocess.Popen(
+        start_process(
             [sys.executable, "-m", "mt.train", *args, "trainer.devices=2"],
-            cwd=tmp_path,
-            env={**ENVIRONMENT, **slurm, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            tmp_path,
+            {**slurm, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
         )
         for rank in (0, 1)
     ]

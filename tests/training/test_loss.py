@@ -24,7 +24,7 @@ def oracle(states, weight, targets, eps_ls):
 
 @pytest.fixture(params=[1, 3, 5, n, 1000], ids=lambda rows: f"{rows} rows a chunk")
 def _chunks(request, monkeypatch):
-    monkeypatch.setattr(mt.training.loss, "_rows", lambda weight: request.param)
+    monkeypatch.setattr(mt.training.loss, "_chunk_rows", lambda weight: request.param)
     monkeypatch.setattr(mt.training.loss, "_BLOCK", 4)  # of V = 11
 
 
@@ -58,7 +58,7 @@ def test_gradients_are_those_of_finite_differences():
 
 
 def test_loss_is_the_cross_entropy_with_the_smoothed_distribution():
-    """Written out: q gives 1 - eps_ls to the target and eps_ls / V to every id, it included.
+    """Written out: q gives 1 - eps_ls to the target and eps_ls / V to every id, also the target.
 
     -sum q log p is the Kullback-Leibler divergence of p from q, plus the entropy of q.
     """
@@ -89,7 +89,7 @@ def test_second_sum_is_the_unsmoothed_likelihood_and_carries_no_gradient(eps_ls)
     assert torch.isclose(loss, nll).item() == (eps_ls == 0)
 
 
-def test_gradients_take_the_factor_from_above():
+def test_gradients_are_scaled_by_the_incoming_gradient():
     states, weight, targets = inputs()
     loss, _ = smoothed_cross_entropy(states, weight, targets, 0.1)
     plain = torch.autograd.grad(loss, (states, weight))
@@ -98,7 +98,7 @@ def test_gradients_take_the_factor_from_above():
     torch.testing.assert_close(scaled, tuple(gradient * -3 / n for gradient in plain))
 
 
-def test_gradients_flow_on_through_what_made_the_states_and_add_up_in_a_shared_weight():
+def test_gradients_flow_through_the_states_and_add_up_in_a_shared_weight():
     _, weight, targets = inputs()
     ids = torch.randint(V, (n,))
     loss, _ = smoothed_cross_entropy(weight[ids].tanh(), weight, targets, 0.1)
@@ -147,18 +147,18 @@ def test_bfloat16_products_stay_near_the_float32_loss():
 
 
 @pytest.mark.usefixtures("_chunks")
-def test_rows_of_padding_take_no_part():
+def test_rows_of_padding_do_not_count():
     states, weight, targets = inputs()
-    found = smoothed_cross_entropy(states, weight, targets[:-4], 0.1)
+    sums = smoothed_cross_entropy(states, weight, targets[:-4], 0.1)
     expected = smoothed_cross_entropy(states[:-4], weight, targets[:-4], 0.1)
-    torch.testing.assert_close(found, expected)
-    gradients = torch.autograd.grad(found[0], (states, weight))
+    torch.testing.assert_close(sums, expected)
+    gradients = torch.autograd.grad(sums[0], (states, weight))
     torch.testing.assert_close(gradients, torch.autograd.grad(expected[0], (states, weight)))
     assert not gradients[0][-4:].any()
 
 
 def test_gradients_can_be_taken_once_only():
-    """They are handed over, not copied: twice would be wrong in silence."""
+    """They are not copied: a second backward would silently give wrong ones."""
     loss, _ = smoothed_cross_entropy(*inputs(), 0.1)
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="once only"):
@@ -166,9 +166,9 @@ def test_gradients_can_be_taken_once_only():
 
 
 def test_a_chunk_of_logits_is_half_as_large_as_the_weight_or_of_256_rows():
-    assert mt.training.loss._rows(torch.empty(37_000, 1024)) == 512
-    assert mt.training.loss._rows(torch.empty(V, d_model)) == 256
-    assert mt.training.loss._rows(torch.empty(37_000, 512, device="meta")) == 2**27 // 37_000
+    assert mt.training.loss._chunk_rows(torch.empty(37_000, 1024)) == 512
+    assert mt.training.loss._chunk_rows(torch.empty(V, d_model)) == 256
+    assert mt.training.loss._chunk_rows(torch.empty(37_000, 512, device="meta")) == 2**27 // 37_000
 
 
 def test_nothing_to_predict_is_a_loss_of_zero():
@@ -187,14 +187,14 @@ def test_a_bad_eps_ls_is_named(eps_ls):
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_gradients_are_made_only_where_they_are_wanted(mode, monkeypatch):
+def test_gradients_are_computed_only_when_needed(mode, monkeypatch):
     def scatter_add_(*_):
-        raise RuntimeError("a gradient is made")
+        raise RuntimeError("a gradient is computed")
 
     monkeypatch.setattr(torch.Tensor, "scatter_add_", scatter_add_, raising=False)
     with mode():
         smoothed_cross_entropy(*inputs(), 0.1)
-    with pytest.raises(RuntimeError, match="a gradient is made"):
+    with pytest.raises(RuntimeError, match="a gradient is computed"):
         smoothed_cross_entropy(*inputs(), 0.1)
 
 
@@ -204,7 +204,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
 def test_a_real_vocabulary(device, dtype, tolerance):
-    """Other kernels than a vocabulary of eleven has."""
+    """A vocabulary of 32,000 uses different kernels than one of eleven."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
     states, weight = (
@@ -212,14 +212,12 @@ def test_a_real_vocabulary(device, dtype, tolerance):
         for size, scale in ((20, 1.0), (32_000, 0.25))
     )
     targets = torch.randint(32_000, (17,), device=device)
-    found, _ = smoothed_cross_entropy(states, weight, targets, 0.1)
+    loss, _ = smoothed_cross_entropy(states, weight, targets, 0.1)
     expected = oracle(states[:17].float(), weight.float(), targets, 0.1)
-    torch.testing.assert_close(
-        found, expected, rtol=1e-5 if dtype == torch.float32 else 1e-2, atol=0
-    )
-    for one, other in zip(
-        torch.autograd.grad(found, (states, weight)),
-        torch.autograd.grad(expected, (states, weight)),
-        strict=True,
-    ):
-        assert (one.float() - other.float()).abs().max() < tolerance * other.float().abs().max()
+    rtol = 1e-5 if dtype == torch.float32 else 1e-2
+    torch.testing.assert_close(loss, expected, rtol=rtol, atol=0)
+    gradients = torch.autograd.grad(loss, (states, weight))
+    expected_gradients = torch.autograd.grad(expected, (states, weight))
+    for gradient, wanted in zip(gradients, expected_gradients, strict=True):
+        error = (gradient.float() - wanted.float()).abs().max()
+        assert error < tolerance * wanted.float().abs().max()

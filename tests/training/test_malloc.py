@@ -1,4 +1,4 @@
-"""That glibc keeps what is freed, and where what stays lies."""
+"""How glibc keeps freed memory, and where it puts long-lived blocks."""
 
 import ctypes
 import platform
@@ -9,16 +9,25 @@ import pytest
 
 from mt.training.malloc import tune_malloc_for_setup, tune_malloc_for_steps
 
-
-def faults(program: str) -> int:
-    """Pages that the kernel hands out while ten blocks of 16 MB are taken and freed five times."""
-    code = f"""
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
+START = """
 import ctypes, resource
 from mt.training.malloc import tune_malloc_for_steps, tune_malloc_for_setup
-{program}
 libc = ctypes.CDLL("libc.so.6")
 libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = [ctypes.c_void_p]
+"""
+
+
+def run(tuning: str, program: str) -> str:
+    """What a fresh process prints."""
+    command = [sys.executable, "-c", START + tuning + program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def page_faults(tuning: str) -> int:
+    """Pages that the kernel hands out while ten blocks of 16 MB are allocated and freed 5 times."""
+    program = """
 def touch():
     blocks = [libc.malloc(16 << 20) for _ in range(10)]
     for block in blocks:
@@ -33,38 +42,25 @@ for _ in range(5):
     touch()
 print(count() - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+    return int(run(tuning, program))
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is another")
-def test_memory_that_is_freed_stays() -> None:
-    assert faults("") > 50_000
-    assert faults("tune_malloc_for_steps()") < 1_000
+@glibc
+def test_freed_memory_stays_with_the_process() -> None:
+    assert page_faults("") > 50_000
+    assert page_faults("tune_malloc_for_steps()") < 1_000
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is another")
-def test_what_is_settled_leaves_no_hole() -> None:
-    """Blocks of 1 MB, mapped by themselves, go back to the system when they are freed."""
-    code = """
-import ctypes
-from mt.training.malloc import tune_malloc_for_setup
-{program}
-libc = ctypes.CDLL("libc.so.6")
-libc.malloc.restype = ctypes.c_void_p
-libc.free.argtypes = [ctypes.c_void_p]
+@glibc
+def test_large_blocks_are_mapped_separately_during_setup() -> None:
+    """Blocks of 1 MB, mapped separately, go back to the system when they are freed."""
+    program = """
 libc.free(libc.malloc(8 << 20))  # glibc learns from this to take 1 MB from its heap
 start, block = libc.sbrk(0), libc.malloc(1 << 20)
 print(libc.sbrk(0) != start)
 """
-    grown = [
-        subprocess.run(
-            [sys.executable, "-c", code.format(program=program)],
-            capture_output=True, text=True, check=True,
-        ).stdout.strip()
-        for program in ("", "tune_malloc_for_setup()")
-    ]  # fmt: skip
-    assert grown == ["True", "False"]
+    assert run("", program) == "True"
+    assert run("tune_malloc_for_setup()", program) == "False"
 
 
 @pytest.mark.parametrize("problem", [OSError("no such library"), AttributeError("mallopt")])

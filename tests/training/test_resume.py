@@ -1,4 +1,4 @@
-"""A run that goes on ends as if it had never stopped."""
+"""A resumed run ends like one that never stopped."""
 
 import json
 import os
@@ -22,21 +22,21 @@ from mt.training.run_dir import resume_path
 
 @pytest.fixture(scope="module")
 def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The directory of a run that nothing has stopped, made once for all that are set alike."""
-    made: dict[str, Path] = {}
+    """Makes the directory of a run that nothing has stopped, once for the same settings."""
+    run_dirs: dict[str, Path] = {}
 
     def make(**changes: Any) -> Path:
         key = json.dumps(changes)
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp("undisturbed") / "run"
+        if key not in run_dirs:
+            run_dirs[key] = tmp_path_factory.mktemp("undisturbed") / "run"
             with pytest.MonkeyPatch.context() as patch:
-                assert run(arguments(corpus, made[key], **changes), patch) == 0
-        return made[key]
+                assert run(arguments(corpus, run_dirs[key], **changes), patch) == 0
+        return run_dirs[key]
 
     return make
 
 
-# With batches of 270 tokens an epoch has 25 of them: its last step, the ninth, accumulates one.
+# With 270 tokens a batch, an epoch has 25 batches: its last step, the ninth, accumulates one.
 @pytest.mark.parametrize("max_tokens", [800, pytest.param(400, marks=pytest.mark.slow), 270])
 @pytest.mark.parametrize("stop", [3, 7, 9, 10])
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
@@ -77,13 +77,13 @@ def test_every_checkpoint_of_a_run_leads_to_the_same_end(
     ckpt = second / "checkpoints" / f"{name}.ckpt"
     assert run([*arguments(corpus, second, **changes), f"ckpt={ckpt}"], monkeypatch) == 0
     assert_same_weights(first, second)
-    for run_dir in (first, second):  # the steps of its logs are those of the updates
+    for run_dir in (first, second):  # the logs count optimizer steps
         curves = learning_curves(run_dir / "model")
         assert [step for step, _ in curves["val_bleu"]] == [4, 8, 12]
         assert curves["mean_bleu"][0][0] == 12
 
 
-def test_checkpoints_of_an_abandoned_end_are_not_averaged(
+def test_checkpoints_after_the_resumed_one_are_not_averaged(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"checkpoint_every": 2, "average": 9}
@@ -106,8 +106,8 @@ def test_a_resumed_run_keeps_its_own_tokenizer(
     assert run(args, monkeypatch) == 0
     again = [*args, "ckpt=last", "trainer.max_steps=2"]
     assert run([*again, f"tokenizer.path={tmp_path / 'other.model'}"], monkeypatch) == 2
-    assert "is not the run's own" in capsys.readouterr().err
-    monkeypatch.chdir(tmp_path)  # where there is no tokenizer/ to find one in
+    assert "is not the tokenizer of the run" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)  # which has no folder tokenizer/
     assert run([*again, "tokenizer.path=null"], monkeypatch) == 0
     assert not Path("tokenizer").exists()
 
@@ -115,7 +115,7 @@ def test_a_resumed_run_keeps_its_own_tokenizer(
 def test_loader_workers_change_nothing(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers fetch ahead: what counts is what was trained on, not what was fetched."""
+    """Workers fetch ahead; a checkpoint counts the batches that were trained on."""
     changes = {"data.max_tokens": 270, "validate_every": 5}
     alone, resumed = tmp_path / "alone", tmp_path / "resumed"
     assert run(arguments(corpus, alone, **changes), monkeypatch) == 0
@@ -128,7 +128,7 @@ def test_loader_workers_change_nothing(
 
 @pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_end"])
 @pytest.mark.parametrize("every", [4, 9])
-def test_a_run_killed_at_a_validation_goes_on(
+def test_a_run_killed_at_a_validation_resumes(
     hook: str,
     every: int,
     undisturbed: Callable[..., Path],
@@ -176,10 +176,10 @@ def test_a_run_killed_after_its_last_step_still_writes_its_model(
         assert again["training"][name] == config["training"][name]
 
 
-def test_auto_begins_and_goes_on(
+def test_auto_begins_and_resumes(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """One command line for the first start and for every other one, as a cluster repeats it."""
+    """The first start and all later ones use the same command line, as a cluster repeats it."""
     changes = {"checkpoint_every": 4}
     straight, auto = tmp_path / "straight", tmp_path / "auto"
     assert run(arguments(corpus, straight, **changes), monkeypatch) == 0
@@ -190,13 +190,13 @@ def test_auto_begins_and_goes_on(
     assert run(args, monkeypatch) == 0
     assert "resuming from" in capsys.readouterr().out
     assert_same_weights(straight, auto)
-    assert run(args, monkeypatch) == 0  # finished: nothing to do is no error
+    assert run(args, monkeypatch) == 0  # a finished run is no error
     assert "nothing left to train" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kills: int) -> None:
-    """SIGKILL while it starts, trains, validates or saves, and once more from the start."""
+    """SIGKILL while it starts, trains, validates or saves."""
     rng = random.Random(1)
     changes = {
         "data.max_tokens": 270,
@@ -208,7 +208,7 @@ def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kill
     killed, straight = tmp_path / "killed", tmp_path / "straight"
     forker = Forker(tmp_path)
     try:
-        begun = []  # at which step each attempt ended
+        steps = []  # at which each attempt ended
         for attempt in range(kills):
             process = forker.start([*arguments(corpus, killed, **changes), "ckpt=auto"])
             # A run is in its loop after a second or two; some do not get so far.
@@ -217,10 +217,10 @@ def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kill
             assert forker.status() == -signal.SIGKILL, forker.output()
             newest = resume_path(killed, "last")
             assert newest is not None
-            begun.append(torch.load(newest, weights_only=True)["global_step"])
-        assert begun == sorted(begun)
-        assert len(set(begun)) > 0.4 * kills, "most attempts must get into training"
-        end = {**changes, "trainer.max_steps": begun[-1] + 5}
+            steps.append(torch.load(newest, weights_only=True)["global_step"])
+        assert steps == sorted(steps)
+        assert len(set(steps)) > 0.4 * kills, "most attempts must get into training"
+        end = {**changes, "trainer.max_steps": steps[-1] + 5}
         forker.start([*arguments(corpus, killed, **end), "ckpt=last"])
         assert forker.status() == 0, forker.output()
         forker.start(arguments(corpus, straight, **end))

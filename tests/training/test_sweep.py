@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -146,17 +147,38 @@ def test_results_are_what_the_model_folder_says(tmp_path: Path) -> None:
 def test_a_signal_is_handed_on_once_and_the_status_comes_back() -> None:
     script = (
         "import os, signal, sys, time\n"
-        "heard = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: heard.append(1))\n"
+        "received = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: received.append(1))\n"
         "os.kill(os.getppid(), signal.SIGINT)\n"
-        "while not heard: time.sleep(0.01)\n"
+        "while not received: time.sleep(0.01)\n"
         "time.sleep(0.1)\n"
-        "sys.exit(40 + len(heard))\n"
+        "sys.exit(40 + len(received))\n"
     )
     before = signal.getsignal(signal.SIGINT)
     assert sweep._run([sys.executable, "-S", "-c", script]) == (41, signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) == before
     assert sweep._run([sys.executable, "-S", "-c", "raise SystemExit(3)"]) == (3, None)
+
+
+def test_a_signal_that_comes_before_the_process_is_handed_on_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = "import time; time.sleep(60)"
+    popen, sent = subprocess.Popen, []
+
+    class Late(popen):  # type: ignore[misc, valid-type]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            super().__init__(*args, **kwargs)
+
+        def send_signal(self, signum: int) -> None:
+            sent.append(signum)
+            super().send_signal(signum)
+
+    monkeypatch.setattr(sweep.subprocess, "Popen", Late)
+    command = [sys.executable, "-S", "-c", script]
+    assert sweep._run(command) == (-signal.SIGTERM, signal.SIGTERM)
+    assert sent == [signal.SIGTERM]
 
 
 def test_a_job_knows_the_process_of_its_sweep() -> None:

@@ -14,7 +14,7 @@ def raises(error: BaseException) -> None:
 
 
 def test_all_went_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert console.status("p", lambda: print("done")) == 0
+    assert console.exit_status("p", lambda: print("done")) == 0
     assert capsys.readouterr() == ("done\n", "")
 
 
@@ -23,33 +23,36 @@ def test_a_mistake_is_one_line(
     error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MT_TRACEBACK", raising=False)
-    assert console.status("p", lambda: raises(error)) == 2
+    assert console.exit_status("p", lambda: raises(error)) == 2
     assert capsys.readouterr() == ("", "p: error: seven\n")
     monkeypatch.setenv("MT_TRACEBACK", "1")
     with pytest.raises(type(error)):
-        console.status("p", lambda: raises(error))
+        console.exit_status("p", lambda: raises(error))
 
 
 def test_a_fault_of_ours_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
-        console.status("p", lambda: 1 // 0)
+        console.exit_status("p", lambda: 1 // 0)
 
 
 def test_ctrl_c() -> None:
-    assert console.status("p", lambda: raises(KeyboardInterrupt())) == 130
+    assert console.exit_status("p", lambda: raises(KeyboardInterrupt())) == 130
 
 
-def test_a_reader_that_has_gone_is_no_mistake() -> None:
-    """As in ``p | head -1``: no message, and nothing at the interpreter's end either."""
-    ends_when_its_reader_goes("sys.exit(errors.status('p', run))")
-    ends_when_its_reader_goes("with errors.reader_may_go(): run()")
+def test_the_hint_is_a_command() -> None:
+    assert console.install_hint("onnx") == "pip install -e '.[onnx]' in the project's folder"
 
 
-def ends_when_its_reader_goes(way: str) -> None:
+@pytest.mark.parametrize(
+    "last_line",
+    ["sys.exit(console.exit_status('p', run))", "with console.ignore_broken_pipe(): run()"],
+)
+def test_a_reader_that_has_ended_is_no_mistake(last_line: str) -> None:
+    """As in ``p | head -1``: no message, also none when the interpreter ends."""
     program = (
-        "import sys; from mt import errors\n"
+        "import sys; from mt.utils import console\n"
         "def run():\n    for _ in range(10**6): print('line', flush=True)\n"
-        f"{way}"
+        f"{last_line}"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],

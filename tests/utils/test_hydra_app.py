@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.errors import InstantiationException
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from mt.utils import hydra_app
@@ -59,6 +61,21 @@ def test_only_empty_folders_below_outputs_go(tmp_path: Path, monkeypatch: Any) -
     assert not own.exists()
     assert Path("mine").exists()
     assert (full / "something").exists()
+
+
+def test_a_constructor_refuses_a_value_with_its_own_error() -> None:
+    date = {"_target_": "datetime.date", "year": 2017, "month": 6, "day": "${day}"}
+    cfg = OmegaConf.create({"day": 12, "date": date})
+    assert hydra_app.instantiate(cfg, "date").isoformat() == "2017-06-12"
+    cfg.day = 32
+    with pytest.raises(ValueError, match="day"):
+        hydra_app.instantiate(cfg, "date")
+    cfg.date._target_ = "datetime.gone"
+    with pytest.raises(InstantiationException, match=r"datetime\.gone"):
+        hydra_app.instantiate(cfg, "date")
+    cfg.date = None
+    with pytest.raises(ValueError, match="date=None: is a section"):
+        hydra_app.instantiate(cfg, "date")
 
 
 def test_the_configuration_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Blocks of lines, and files that are whole, or can be gone on with, or are not there."""
+"""Blocks of lines, and files that are complete, can be resumed, or do not exist."""
 
 import io
 import json
@@ -25,7 +25,7 @@ def write(file: ResumableFile, lines: list[str], size: int = 2) -> None:
 
 
 def begin(path: Path, lines: list[str] = LINES, identity: dict | None = None) -> None:
-    """A run that is cut short behind ``lines``."""
+    """A run that is cut short after ``lines``."""
     with pytest.raises(KeyboardInterrupt), ResumableFile(path, identity or {"model": "a"}) as file:  # noqa: PT012
         write(file, lines)
         raise KeyboardInterrupt
@@ -111,7 +111,7 @@ def test_a_resumed_file_is_the_same(out: Path, kept: int, size: int) -> None:
     assert names(out.parent) == ["out.de"]
 
 
-def test_what_is_behind_the_record_is_written_again(out: Path) -> None:
+def test_what_the_record_does_not_count_is_written_again(out: Path) -> None:
     begin(out)
     with (out.parent / LEFT[0]).open("ab") as partial:
         partial.write("HALF A LI\xc3".encode("latin-1"))
@@ -169,7 +169,7 @@ def test_what_is_there_is_not_made_again_by_resuming(out: Path, left: list[str])
     out.write_text("of yesterday")
     for name in left:
         (out.parent / name).write_text("{}")
-    with pytest.raises(ValueError, match=r"out\.de: is there, and nothing was cut short"):
+    with pytest.raises(ValueError, match=r"out\.de is complete, nothing was cut short"):
         ResumableFile(out, {}, resume=True)
     assert out.read_text() == "of yesterday"
 
@@ -186,14 +186,14 @@ def test_resuming_begins_where_nothing_is(out: Path) -> None:
 def test_a_damaged_record_is_named(out: Path, content: str) -> None:
     begin(out)
     (out.parent / LEFT[1]).write_text(content)
-    with pytest.raises(ValueError, match=r"partial\.json: damaged: begin anew without --resume"):
+    with pytest.raises(ValueError, match=r"partial\.json is damaged: begin anew without --resume"):
         ResumableFile(out, {"model": "a"}, resume=True)
 
 
 def test_a_partial_file_that_lost_its_end_is_not_filled_up(out: Path) -> None:
     begin(out)
     (out.parent / LEFT[0]).write_bytes(b"ONE\n")
-    with pytest.raises(ValueError, match=r"partial: cut short: begin anew without --resume"):
+    with pytest.raises(ValueError, match=r"partial is cut short: begin anew without --resume"):
         ResumableFile(out, {"model": "a"}, resume=True)
 
 
@@ -202,7 +202,7 @@ def test_a_new_run_forgets_the_old_one_at_once(out: Path) -> None:
     begin(out)
     ResumableFile(out, {"model": "a"}).stream.close()  # and no more, as after a SIGKILL
     resumed = ResumableFile(out, {"model": "a"}, resume=True)
-    assert (resumed.kept, resumed.size) == (0, 0)
+    assert (resumed.num_kept, resumed.num_bytes) == (0, 0)
     resumed.stream.close()
 
 
@@ -265,7 +265,7 @@ def test_a_record_that_cannot_be_written_leaves_the_one_before(
         def fail(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(Path, "write_text", fail)
+        monkeypatch.setattr(Path, "write_bytes", fail)
         file.write(["two"], "ZWEI\n")
     monkeypatch.undo()
     assert names(out.parent) == LEFT

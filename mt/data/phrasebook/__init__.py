@@ -1,7 +1,7 @@
-"""An English-German corpus made of hand-written phrases and of a slot grammar.
+"""An English-German corpus of hand-written phrases and of sentences from a slot grammar.
 
-``load`` returns a split of it.  Pairs that share a sentence, in either language, always go to the
-same split, so that no sentence of the test split has been seen in training.
+``load`` returns one of its splits. Pairs that share a sentence, in either language, always go to
+the same split, so that training has seen no sentence of the test split.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from . import templates
 
 SPLITS = ("train", "validation", "test")
 
-# Sentences that demonstrations and the documentation use: always in the training split.
+# Demonstrations and the documentation use these sentences: always in the training split.
 SHOWCASE = ("Where do you live?",)
 
-_PARTS = 1000  # a component's hash is taken modulo this
-_VALIDATION, _TEST = 17, 35  # below the first: validation; below the second: test; else train
+# A component's hash modulo _PARTS decides: validation below the first bound, test below the
+# second, otherwise train.
+_PARTS, _VALIDATION, _TEST = 1000, 17, 35
 
 
 def phrases() -> list[tuple[str, str]]:
     """Return the hand-written pairs, in the order of their files."""
     pairs = []
-    folder = files(__package__) / "phrases"
-    if not folder.is_dir():
-        return []
-    for table in sorted(folder.iterdir(), key=lambda entry: entry.name):
+    for table in sorted((files(__package__) / "phrases").iterdir(), key=lambda path: path.name):
         if table.name.endswith(".tsv"):
             for line in table.read_text(encoding="utf-8").splitlines():
                 english, tab, german = line.partition("\t")
@@ -42,7 +40,10 @@ def expand() -> list[tuple[str, str]]:
 
 
 def load(split: str) -> list[tuple[str, str]]:
-    """Return the pairs of a split, "train", "validation" or "test": phrases first, then a mix."""
+    """Return the pairs of a split: phrases first, then sentences of the grammar, mixed.
+
+    Raises ValueError unless ``split`` is "train", "validation" or "test".
+    """
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}, expected one of: {', '.join(SPLITS)}")
     return list(_splits()[split])
@@ -50,7 +51,7 @@ def load(split: str) -> list[tuple[str, str]]:
 
 @cache
 def normalise(sentence: str) -> str:
-    """Return what two sentences must share to count as the same."""
+    """Return the form in which equal sentences are equal: without case and extra blanks."""
     return " ".join(sentence.casefold().split())
 
 
@@ -84,7 +85,7 @@ def choose(component: list[tuple[str, str]]) -> str:
 @cache
 def _splits() -> dict[str, list[tuple[str, str]]]:
     splits: dict[str, list[tuple[str, str]]] = {name: [] for name in SPLITS}
-    shuffled = sorted(expand(), key=lambda pair: _digest(pair[0]))  # the first n are a fair sample
+    shuffled = sorted(expand(), key=lambda pair: _digest(pair[0]))  # so the first n are a sample
     for component in components(list(dict.fromkeys(phrases() + shuffled))):
         splits[choose(component)] += component
     return splits

@@ -1,11 +1,11 @@
-"""Clauses: a subject and a verb phrase, put into the word order of either language.
+"""Clauses: a subject and a verb phrase, in the word order of either language.
 
-The German order follows the topological fields.  Every clause has a middle field
+The German order follows the topological fields. Every clause has a middle field
 
-    pronouns - time - definite objects - adverb - nicht - other objects - complement
+    pronouns - time - definite objects - adverb - nicht - indefinite objects - complement
 
-and the order decides where the finite verb stands: second (``v2``), first (``v1``, also after
-something fronted) or last (``vl``).
+and an order, which says where the finite verb stands: second (``v2``), first (``v1``, also after a
+fronted word) or last (``vl``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from . import morphology as de
 from .verb_phrases import VerbPhrase, VerbPhrases
 from .words import Pair, Person, english_past, verb
 
-# mode: English verb(s) before the main verb, its tense, German modal, whether in the past.
+# mode: English verbs before the main verb, their tense, German modal, whether it is in the past
 MODALS = {
     "can": ("can", "modal", "können", False),
     "could": ("could", "modal", "könnten", False),
-    "failed": ("could", "modal", "können", True),  # "could not", of the past
+    "failed": ("could", "modal", "können", True),  # "could not" in the past
     "should": ("should", "modal", "sollten", False),
     "will": ("will", "modal", "werden", False),
     "would": ("would", "modal", "möchten", False),
@@ -154,7 +154,7 @@ def _join(*words: str) -> str:
 
 
 class Clauses(Sequence[Clause]):
-    """The product of subjects, verb phrases and times, built only where it is looked at."""
+    """The product of subjects, verb phrases, times and adverbs, built on access."""
 
     def __init__(
         self,
@@ -171,18 +171,18 @@ class Clauses(Sequence[Clause]):
         return len(self._subjects) * len(self._phrases) * len(self._times) * len(self._adverbs)
 
     def __getitem__(self, index: Any) -> Any:
-        index, who = divmod(index, len(self._subjects))
-        index, when = divmod(index, len(self._times))
-        what, how = divmod(index, len(self._adverbs))
+        index, subject = divmod(index, len(self._subjects))
+        index, time = divmod(index, len(self._times))
+        phrase, adverb = divmod(index, len(self._adverbs))
         return Clause(
-            self._subjects[who], self._phrases[what], self._times[when], self._adverbs[how]
+            self._subjects[subject], self._phrases[phrase], self._times[time], self._adverbs[adverb]
         )
 
     def __iter__(self) -> Iterator[Clause]:
         return (self[i] for i in range(len(self)))
 
 
-class Twins(Sequence[tuple[Clause, Clause]]):
+class ClausePairs(Sequence[tuple[Clause, Clause]]):
     """Pairs of clauses about the same person."""
 
     def __init__(self, subjects: Sequence[Person], first: VerbPhrases, second: VerbPhrases) -> None:
@@ -192,6 +192,6 @@ class Twins(Sequence[tuple[Clause, Clause]]):
         return len(self._first) * len(self._second)
 
     def __getitem__(self, index: Any) -> Any:
-        which, other = divmod(index, len(self._second))
-        clause = self._first[which]
-        return clause, Clause(clause.subject, self._second[other])
+        first, second = divmod(index, len(self._second))
+        clause = self._first[first]
+        return clause, Clause(clause.subject, self._second[second])

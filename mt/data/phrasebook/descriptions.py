@@ -15,14 +15,14 @@ THINGS = "furniture|thing|clothes|read|device|instrument|owned"
 
 @cache
 def things(classes: str, without: str = "") -> tuple[NounPhrase, ...]:
-    """Noun phrases of these classes, without adjectives."""
+    """Noun phrases of the classes, without adjectives; none with a class of ``without``."""
     unwanted = set(without.split("|"))
     return tuple(NounPhrase(n) for n in nouns(classes) if not unwanted & n.tags)
 
 
 @cache
 def described(classes: str, without: str = "") -> tuple[NounPhrase, ...]:
-    """The same, each with every adjective that fits it."""
+    """The same, each with every adjective that can stand before it."""
     return tuple(
         NounPhrase(n.noun, "the", adjective)
         for n in things(classes, without)
@@ -32,13 +32,13 @@ def described(classes: str, without: str = "") -> tuple[NounPhrase, ...]:
 
 @cache
 def qualities(classes: str, without: str = "") -> tuple[tuple[NounPhrase, Adjective], ...]:
-    """Noun phrases together with an adjective to be said about them."""
+    """Noun phrases, each with every adjective that can describe it."""
     return tuple((n, a) for n in things(classes, without) for a in fitting(n.noun))
 
 
 @cache
 def plurals(classes: str) -> tuple[tuple[NounPhrase, Adjective], ...]:
-    """Plural noun phrases together with an adjective."""
+    """Plural noun phrases, each with every adjective that can describe it."""
     return tuple(
         (NounPhrase(n.noun, "the", None, True), a)
         for n, a in qualities(classes)

@@ -1,4 +1,4 @@
-"""The little inflection that English has, as pure functions."""
+"""English inflection and numbers as pure functions."""
 
 from __future__ import annotations
 
@@ -76,27 +76,10 @@ def comparative(adjective: str) -> str:
 
 
 _ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
     "nineteen",
-]
+]  # fmt: skip
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _ORDINALS = {
     "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth",
@@ -138,7 +121,7 @@ _NEGATIVE = [
 
 
 def contract_negatives(text: str) -> str:
-    """Write "do not" as people say it: "don't"."""
+    """Contract "do not" to "don't"."""
     if " not" in text:
         for pattern, short in _NEGATIVE:
             text = pattern.sub(short, text)
@@ -146,5 +129,5 @@ def contract_negatives(text: str) -> str:
 
 
 def contract_pronouns(text: str) -> str:
-    """Write "I am" and the like as "I'm"."""
+    """Contract "I am" to "I'm"."""
     return _PRONOUN_AND_VERB.sub(lambda m: f"{m[1]}'{_SHORT_VERBS[m[2]]}", text)

@@ -22,7 +22,7 @@ from .people import (
     WE,
     WOMEN,
     YOU,
-)  # fmt: skip
+)
 from .times import WEEKDAYS, amounts, clock, dated
 from .words import Pair, Person, pairs, rows
 
@@ -30,7 +30,7 @@ YOUNG = ("Bruder", "Schwester", "Sohn", "Tochter", "Cousin", "Freund")
 
 
 def professions(*people: Person, without: str = "") -> list[tuple[Person, Pair]]:
-    """People with a profession, feminine for women; I, you and we speak as men would."""
+    """People, each with every profession: feminine for women, masculine for I, you and we."""
     return [
         (person, Pair(en.indefinite(title), female if person.key == "sie" else male))
         for person in people
@@ -40,7 +40,7 @@ def professions(*people: Person, without: str = "") -> list[tuple[Person, Pair]]
 
 
 def ages() -> list[tuple[Person, Pair]]:
-    """People with a likely age: parents and bosses are not four."""
+    """People, each with every likely age: parents and bosses are not four."""
     young = (HE, SHE, *MEN, *WOMEN, *(p for p in MALE_KIN + FEMALE_KIN if p.noun in YOUNG))
     return [
         *((person, age) for person in young for age in amounts(2, 17)),
@@ -51,7 +51,7 @@ def ages() -> list[tuple[Person, Pair]]:
 
 # fmt: off
 def templates() -> list[Template]:
-    """Build the table of these templates."""
+    """Build the table of templates around people, time and weather."""
     table: list[Template] = []
 
     def add(english: str, german: str, cap: int = 300, **slots: Sequence[object]) -> None:

@@ -1,7 +1,7 @@
 """The slot grammar: templates in both languages, filled from the lexicon.
 
-A template is an English and a German pattern over the same slots.  ``{n:a acc}`` asks the filler
-of slot ``n`` for a form, ``{s/be}`` conjugates a verb so that it agrees with the filler of ``s``.
+A template is an English and a German pattern with the same slots. ``{n:a acc}`` asks the filler of
+slot ``n`` for a form; ``{s/be}`` conjugates a verb so that it agrees with the filler of ``s``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import english as en
 from . import morphology as de
 from .words import Adjective, Noun, NounPhrase, Person
 
-CAP = 700  # sentences a template may contribute unless it says otherwise
+CAP = 700  # sentences that a template contributes at most, by default
 _START = re.compile(r"(?:^|(?<=\. ))[a-zäöü]")
 _SLOT = re.compile(r"\{(\w+)([:/]?)([^}]*)\}")
 
@@ -26,7 +26,7 @@ _SLOT = re.compile(r"\{(\w+)([:/]?)([^}]*)\}")
 class Template:
     """Two patterns and, for each slot, the fillers to choose from.
 
-    A slot name of several words ("n a") belongs to tuples of fillers that only go together.
+    A slot name of several words ("n a") has tuples of fillers, which go together.
     """
 
     english: str
@@ -35,7 +35,7 @@ class Template:
     cap: int = CAP
 
     def fillings(self, rng: random.Random) -> Iterator[dict[str, Any]]:
-        """Yield sensible choices for all slots, in an order drawn from rng."""
+        """Yield sensible choices for all slots, in a random order."""
         size = 1
         for domain in self.slots.values():
             size *= len(domain)
@@ -44,13 +44,13 @@ class Template:
             for names, domain in self.slots.items():
                 index, position = divmod(index, len(domain))
                 value = domain[position]
-                together = value if " " in names else (value,)
-                chosen.update(zip(names.split(), together, strict=True))
+                values = value if " " in names else (value,)
+                chosen.update(zip(names.split(), values, strict=True))
             if sensible(chosen):
                 yield chosen
 
     def sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield at most ``cap`` distinct pairs; the same ones in every run."""
+        """Yield at most ``cap`` distinct pairs, the same in every run."""
         rng = random.Random(self.english + self.german)
         seen: set[tuple[str, str]] = set()
         for chosen in self.fillings(rng):
@@ -66,7 +66,7 @@ class Template:
 
 
 def sensible(chosen: dict[str, Any]) -> bool:
-    """Reject a choice that names one thing or one person twice, or that contradicts itself."""
+    """Whether the choice names no thing and no person twice and does not contradict itself."""
     nouns: list[Noun | str] = []
     keys: list[str] = []
     for filler in chosen.values():
@@ -84,7 +84,7 @@ def sensible(chosen: dict[str, Any]) -> bool:
     if male and any({"clothes", "women"} <= t for t in tags):
         return False
     for adjective in chosen.values():
-        # Both sides of a comparison must be able to have the quality.
+        # Both sides of a comparison must be able to have the adjective's quality.
         if isinstance(adjective, Adjective) and not all(
             adjective.tags & noun.tags
             for noun in nouns
@@ -96,7 +96,7 @@ def sensible(chosen: dict[str, Any]) -> bool:
 
 @cache
 def parse(pattern: str) -> tuple[tuple[str, str, str, str], ...]:
-    """Cut a pattern into (literal text, slot, ":" or "/" or "", spec) pieces."""
+    """Cut a pattern into pieces (literal text, slot, ":" or "/" or "", spec)."""
     pieces, end = [], 0
     for match in _SLOT.finditer(pattern):
         pieces.append((pattern[end : match.start()], match[1], match[2], match[3]))
@@ -117,7 +117,7 @@ def fill(pattern: str, chosen: dict[str, Any], language: str) -> str:
 
 
 def finish(text: str, chosen: dict[str, Any], side: int) -> str:
-    """Add whom the sentence addresses, melt prepositions and start with a capital."""
+    """Add the person addressed, contract prepositions, and start with a capital letter."""
     for filler in chosen.values():
         name = getattr(filler, "vocative", None)
         if name and name[side]:

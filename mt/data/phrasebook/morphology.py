@@ -1,7 +1,7 @@
 """German inflection as pure functions: articles, adjectives, nouns, verbs.
 
 Genders are ``m``, ``f``, ``n`` and ``p`` (plural, which has no gender of its own); cases are
-``nom``, ``acc``, ``dat`` and ``gen``.  Persons are numbered as in a conjugation table:
+``nom``, ``acc``, ``dat`` and ``gen``. Persons are numbered as in a conjugation table:
 0 ich, 1 du, 2 er/sie/es, 3 wir, 4 ihr, 5 sie/Sie.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 CASES = ("nom", "acc", "dat", "gen")
 GENDERS = ("m", "f", "n", "p")
 
-# One row a gender, one column a case.
+# A row for each gender, a column for each case.
 _DER = {
     "m": ("der", "den", "dem", "des"),
     "f": ("die", "die", "der", "der"),
@@ -35,12 +35,12 @@ _EIN = {
 _DER_WORDS = ("der", "dies", "jed", "welch")
 _EIN_WORDS = ("ein", "kein", "mein", "dein", "sein", "ihr", "unser", "euer", "Ihr")
 
-# Preposition and article that melt into one word.
+# Preposition and article that contract to one word.
 _CONTRACTIONS = {
     "zu dem": "zum", "zu der": "zur", "in dem": "im", "in das": "ins",
     "an dem": "am", "an das": "ans", "von dem": "vom", "bei dem": "beim",
 }  # fmt: skip
-_MELTING = re.compile(rf"\b(?:{'|'.join(_CONTRACTIONS)})\b")
+_CONTRACTIBLE = re.compile(rf"\b(?:{'|'.join(_CONTRACTIONS)})\b")
 
 
 def article(word: str, gender: str, case: str) -> str:
@@ -100,8 +100,8 @@ def noun_form(singular: str, plural: str, gender: str, case: str, weak: bool = F
 
 
 def contract(text: str) -> str:
-    """Melt prepositions and articles: "zu dem Bahnhof" becomes "zum Bahnhof"."""
-    return _MELTING.sub(lambda match: _CONTRACTIONS[match[0]], text)
+    """Contract prepositions and articles: "zu dem Bahnhof" becomes "zum Bahnhof"."""
+    return _CONTRACTIBLE.sub(lambda match: _CONTRACTIONS[match[0]], text)
 
 
 _PRESENT = {
@@ -131,7 +131,7 @@ _INSEPARABLE = ("be", "emp", "ent", "er", "ge", "miss", "ver", "zer")
 
 @dataclass(frozen=True)
 class Verb:
-    """A dictionary entry: what cannot be derived from the infinitive is listed."""
+    """A dictionary entry: the infinitive, and the forms that do not follow from it."""
 
     infinitive: str  # without the separable prefix: "stehen"
     prefix: str = ""  # "auf" of aufstehen
@@ -186,7 +186,7 @@ def present(verb: Verb, person: int) -> str:
 
 
 def past(verb: Verb, person: int) -> str:
-    """Conjugate in the simple past (only the verbs that everyday German uses in it)."""
+    """Conjugate in the simple past (only verbs for which everyday German uses it)."""
     stem = _PAST_STEM[verb.infinitive]
     if stem.endswith("e"):
         return stem + ("", "st", "", "n", "t", "n")[person]
@@ -225,27 +225,10 @@ def imperative(verb: Verb, key: str) -> str:
 
 
 _ONES = [
-    "null",
-    "eins",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sieben",
-    "acht",
-    "neun",
-    "zehn",
-    "elf",
-    "zwölf",
-    "dreizehn",
-    "vierzehn",
-    "fünfzehn",
-    "sechzehn",
-    "siebzehn",
-    "achtzehn",
+    "null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn",
+    "elf", "zwölf", "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn",
     "neunzehn",
-]
+]  # fmt: skip
 _TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
 
 

@@ -1,8 +1,8 @@
-"""The subjects that sentences choose from.
+"""The subjects of the sentences.
 
-English "you" is three words in German; a sentence says which by a cue: "you two" or "kids" for
-ihr, "sir" or "Mr. Weber" for Sie, and nothing for du.  German has no everyday word for "sir" and
-"madam", so there Sie says it all.
+English "you" is three words in German. A cue in the sentence tells which: "you two" or "kids" for
+ihr, "sir" or "Mr. Weber" for Sie, no cue for du. German has no everyday word for "sir" and "madam",
+so its sentences use Sie alone.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ COUPLE = Person("pl", "Anna and Peter", "Anna und Peter")
 def _relatives(
     classes: str, key: str, determiner: str = "my", plural: bool = False
 ) -> tuple[Person, ...]:
-    found = []
-    for noun in nouns(classes):
-        if "elder" in noun.tags:  # their own mothers and exams are long past
-            continue
-        phrase = NounPhrase(noun, determiner, None, plural)
-        found.append(Person(key, phrase.english(), phrase.german(), phrase=phrase))
-    return tuple(found)
+    phrases = (
+        NounPhrase(noun, determiner, None, plural)
+        for noun in nouns(classes)
+        if "elder" not in noun.tags  # many sentences do not suit them: their exams are long past
+    )
+    return tuple(Person(key, p.english(), p.german(), phrase=p) for p in phrases)
 
 
 MALE_KIN = _relatives("kin male", "er")

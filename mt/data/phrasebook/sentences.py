@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .clauses import Clauses, Twins
+from .clauses import ClausePairs, Clauses
 from .grammar import Template
 from .people import ANY, ASKED, FORMAL, HE, ME, NAMED, PRONOUNS, THIRD, WE, YOU, YOU_ALL
 from .times import clock_times, hours, since
@@ -127,12 +127,12 @@ def templates() -> list[Template]:
     add("{c:like ask}?", "{c:like v1 gern}?", 400, c=Clauses(ASKED, hobbies))
 
     # Subordinate clauses: the verb goes to the end
-    others = PRONOUNS[2:] * 3 + NAMED
+    subjects = PRONOUNS[2:] * 3 + NAMED
     openings = [("I know that", "Ich weiß, dass"), ("I think that", "Ich glaube, dass"),
                 ("We know that", "Wir wissen, dass"), ("Do you know that", "Weißt du, dass")]
     for source, target in openings:
         mark = "?" if source.startswith("Do") else "."
-        known = [p for p in others if not (p is WE and source.startswith("We"))]
+        known = [p for p in subjects if not (p is WE and source.startswith("We"))]
         add(f"{source} {{c:progressive}}{mark}", f"{target} {{c:present vl}}{mark}", 200,
             c=Clauses(known, now))
         add(f"{source} {{c:present}}{mark}", f"{target} {{c:present vl}}{mark}", 150,
@@ -151,24 +151,24 @@ def templates() -> list[Template]:
     add("I don't know why {c:past}.", "Ich weiß nicht, warum {c:past vl}.", 200,
         c=Clauses(THIRD, done))
     add("{e:progressive} because {c:present pro}.", "{e:present}, weil {c:present vl pro}.", 600,
-        **{"e c": Twins(ANY, excuses, reasons)})
+        **{"e c": ClausePairs(ANY, excuses, reasons)})
     add("{e:must} because {c:present pro}.", "{e:must}, weil {c:present vl pro}.", 200,
-        **{"e c": Twins(ANY, excuses, reasons)})
+        **{"e c": ClausePairs(ANY, excuses, reasons)})
     add("{e:can not} because {c:present pro}.", "{e:can not}, weil {c:present vl pro}.", 300,
-        **{"e c": Twins(ANY, VerbPhrases("plain"), VerbPhrases("reason|no-time"))})
+        **{"e c": ClausePairs(ANY, VerbPhrases("plain"), VerbPhrases("reason|no-time"))})
     add("Because {c:present}, {e:progressive pro}.", "Weil {c:present vl}, {e:present v1 pro}.",
-        250, **{"e c": Twins(ANY, excuses, reasons)})
+        250, **{"e c": ClausePairs(ANY, excuses, reasons)})
     add("{e:progressive} although {c:present pro}.", "{e:present}, obwohl {c:present vl pro}.",
-        250, **{"e c": Twins(ANY, VerbPhrases("goal"), VerbPhrases("reason|no-time"))})
+        250, **{"e c": ClausePairs(ANY, VerbPhrases("goal"), VerbPhrases("reason|no-time"))})
     add("When {c:present}, {e:present pro}.", "Wenn {c:present vl}, {e:present v1 pro}.", 500,
-        **{"e c": Twins(ANY, pastimes, VerbPhrases("free"))})
+        **{"e c": ClausePairs(ANY, pastimes, VerbPhrases("free"))})
     add("If it rains, {c:will}.", "Wenn es regnet, {c:present v1}.", 200,
         c=Clauses(ANY, VerbPhrases("indoors")))
     add("If the weather is nice, {c:will}.", "Wenn das Wetter schön ist, {c:present v1}.", 200,
         c=Clauses(ANY, VerbPhrases("outing")))
     bedtime = VerbPhrases("routine|meal|duty")
     add("Before {e:present}, {c:present pro}.", "Bevor {e:present vl}, {c:present v1 pro}.", 250,
-        **{"c e": Twins(ANY, bedtime, VerbPhrases("go-out"))})
+        **{"c e": ClausePairs(ANY, bedtime, VerbPhrases("go-out"))})
 
     # Infinitives with zu
     add("{c:who} did not have time to {c:base}.", "{c:who} {c/haben past} keine Zeit, {c:zu}.", 400,
@@ -177,7 +177,7 @@ def templates() -> list[Template]:
         add(f"{{c:who}} {source} to {{c:base}}.", f"{{c:who}} {target}, {{c:zu}}.", 250,
             c=Clauses(ANY, orders))
     add("It is fun to {c:base}.", "Es macht Spaß, {c:zu}.", 150, c=Clauses((ME,), hobbies))
-    # Said of nobody in particular, so there is no person for a reflexive pronoun to point at.
+    # These sentences have no subject, so that a reflexive pronoun would refer to nobody.
     general = [p for p in VerbPhrases("duty|routine|study") if not p.reflexive and not p.own]
     add("It is important to {c:base}.", "Es ist wichtig, {c:zu}.", 150, c=Clauses((ME,), general))
     add("{c:who} {c/have} no time to {c:base}.", "{c:who} {c/haben} keine Zeit, {c:zu}.", 400,

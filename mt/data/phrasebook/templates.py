@@ -1,4 +1,4 @@
-"""All templates of the slot grammar, and the pairs that they make."""
+"""All templates of the slot grammar and all pairs that they make."""
 
 from __future__ import annotations
 

@@ -8,45 +8,18 @@ from . import english as en
 from . import morphology as de
 from .words import Pair
 
-WEEKDAYS = tuple(
-    zip(
-        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-        ["Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"],
-        strict=True,
-    )
+
+def _zip_words(english: str, german: str) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(english.split(), german.split(), strict=True))
+
+
+WEEKDAYS = _zip_words(
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
 )
-MONTHS = tuple(
-    zip(
-        [
-            "January",
-            "February",
-            "March",
-            "April",
-            "May",
-            "June",
-            "July",
-            "August",
-            "September",
-            "October",
-            "November",
-            "December",
-        ],
-        [
-            "Januar",
-            "Februar",
-            "März",
-            "April",
-            "Mai",
-            "Juni",
-            "Juli",
-            "August",
-            "September",
-            "Oktober",
-            "November",
-            "Dezember",
-        ],
-        strict=True,
-    )
+MONTHS = _zip_words(
+    "January February March April May June July August September October November December",
+    "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
 )
 
 
@@ -78,7 +51,7 @@ def clock_times() -> tuple[Pair, ...]:
 
 
 def dates() -> tuple[Pair, ...]:
-    """Dates; the German ordinal is the stem, which still needs its ending."""
+    """Dates; in German "#" stands where the ordinal's ending goes."""
     return tuple(
         Pair(f"the {en.ordinal(day)} of {month}", f"{de.ordinal(day)}# {monat}")
         for month, monat in MONTHS
@@ -87,24 +60,25 @@ def dates() -> tuple[Pair, ...]:
 
 
 def dated(ending: str) -> tuple[Pair, ...]:
-    """Dates with the adjective ending that their case asks for."""
+    """Dates with this adjective ending in German, which depends on the case."""
     return tuple(Pair(d.source, d.target.replace("#", ending)) for d in dates())
 
 
 def numbers(first: int, last: int, step: int = 1) -> tuple[Pair, ...]:
-    """Numbers as they are counted."""
+    """Numbers from ``first`` to ``last``."""
     return tuple(Pair(en.number(n), de.number(n)) for n in range(first, last + 1, step))
 
 
 def amounts(first: int, last: int, step: int = 1) -> tuple[Pair, ...]:
     """Numbers before a neuter or masculine noun: "hunderteins" loses its -s."""
-    found = numbers(first, last, step)
-    return tuple(Pair(n.source, n.target.removesuffix("s") if n.target.endswith("eins")
-                      else n.target) for n in found)  # fmt: skip
+    return tuple(
+        Pair(n.source, n.target[:-1] if n.target.endswith("eins") else n.target)
+        for n in numbers(first, last, step)
+    )
 
 
 def spans(years: int = 20, hours: int = 5) -> tuple[Pair, ...]:
-    """Lengths of time, in the dative that seit and vor ask for, up to so many years or hours."""
+    """Lengths of time up to ``years`` or ``hours``, in German in the dative, as after seit."""
     units = (("hour", "Stunden", 2, hours), ("day", "Tagen", 2, 9), ("week", "Wochen", 2, 9),
              ("month", "Monaten", 2, 9), ("year", "Jahren", 2, years))  # fmt: skip
     several = [
@@ -117,12 +91,12 @@ def spans(years: int = 20, hours: int = 5) -> tuple[Pair, ...]:
 
 
 def hours() -> tuple[Pair, ...]:
-    """How long one may have to wait."""
+    """Times that one may have to wait."""
     return tuple(Pair(f"for {s.source}", f"seit {s.target}") for s in spans() if "hour" in s.source)
 
 
 def since(years: int = 20) -> tuple[Pair, ...]:
-    """How long something has lasted, at most so many years."""
+    """Times that something has lasted, at most ``years``."""
     return (
         *(
             Pair(f"for {s.source}", f"seit {s.target}")

@@ -1,4 +1,4 @@
-"""Verb phrases: the lines of actions.tsv with their slots filled from the lexicon."""
+"""Verb phrases: the lines of actions.tsv, with their slots filled from the lexicon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from . import morphology as de
+from .people import PRONOUNS
 from .words import (
     Filler,
     Noun,
@@ -69,15 +70,14 @@ def allowed(determiner: str, noun: Noun) -> bool:
 
 
 def fillers(name: str, spec: str) -> list[Filler]:
-    """Everything that may stand in an English slot of actions.tsv."""
+    """All fillers of a slot of actions.tsv."""
     if name == "who":
-        pronouns = [Person(key) for key in ("ich", "du", "er", "sie", "wir", "pl")]
-        return [*pronouns, Person("er", "Paul", "Paul"), Person("sie", "Anna", "Anna")]
+        return [*PRONOUNS, Person("er", "Paul", "Paul"), Person("sie", "Anna", "Anna")]
     if name == "place":
         return list(places(spec.partition(" ")[2]))
     if name == "state":
         return list(adjectives(spec))
-    found: list[Filler] = []
+    options: list[Filler] = []
     for noun in nouns(name):
         for determiner in spec.split("|"):
             first, *more = determiner.split()
@@ -85,21 +85,21 @@ def fillers(name: str, spec: str) -> list[Filler]:
             if not allowed(first, noun):
                 continue
             base = NounPhrase(noun, "a" if first == "plural" else first, None, plural)
-            found.append(base)
+            options.append(base)
             plain = first == "measure" or "only" in more
             if not plain and not {"kin", "transport", "instrument"} & noun.tags:
                 # Colours and sizes suit an indefinite object best, and a few are enough.
-                chosen = random.Random(noun.source + determiner)
-                options = naming(noun)
-                picked = chosen.sample(options, min(3, len(options)))
-                found += [NounPhrase(noun, base.determiner, a, plural) for a in picked]
-    return found
+                choices = naming(noun)
+                rng = random.Random(noun.source + determiner)
+                chosen = rng.sample(choices, min(3, len(choices)))
+                options += [NounPhrase(noun, base.determiner, a, plural) for a in chosen]
+    return options
 
 
 def fits(thing: NounPhrase, subject: Person) -> bool:
-    """Whether somebody has to do with such a thing or person."""
+    """Whether the thing or person suits the subject: children have no cars, men no dresses."""
     tags, sex = thing.noun.tags, subject.sex
-    # "They are putting on their hat": one hat each, so the plural is missing.
+    # "They are putting on their hat" lacks a plural: they have one hat each.
     shared = thing.determiner == "own" and "clothes" in tags and thing.gender != "p"
     return not (
         thing.noun.target == subject.noun
@@ -133,7 +133,7 @@ class VerbPhrase:
         return "own" in re.split(r"[{}:|]", self.action.english_rest)
 
     def suits(self, subject: Person) -> bool:
-        """Whether the subject would do this, and to somebody else."""
+        """Whether the subject would do this, to somebody other than itself."""
         if subject.child and "adult" in self.action.tags:
             return False
         for _, filler in self.slots:
@@ -143,14 +143,14 @@ class VerbPhrase:
                 if same_word or group or filler.key == subject.key:
                     return False
             elif isinstance(filler, NounPhrase):
-                # "They are wearing a coat": one each, so the plural is missing.
-                each = "wear" in self.action.tags and subject.sex == "mixed"
-                if not fits(filler, subject) or (each and filler.gender != "p"):
+                # "They are wearing a coat" lacks a plural: they have one each.
+                several = "wear" in self.action.tags and subject.sex == "mixed"
+                if not fits(filler, subject) or (several and filler.gender != "p"):
                     return False
         return True
 
     def english_rest(self, owner: Person) -> str:
-        """Everything after the English verb."""
+        """The words after the English verb."""
 
         def fill(match: re.Match[str]) -> str:
             if match[1] == "own":
@@ -168,7 +168,7 @@ class VerbPhrase:
         """Return the object pronouns and the rest of the middle field."""
         pronouns: list[str] = []
         definite: list[str] = []
-        other: list[str] = []
+        indefinite: list[str] = []
         complement: list[str] = []
         for piece in self.action.german:
             if isinstance(piece, str):
@@ -185,22 +185,22 @@ class VerbPhrase:
             elif isinstance(filler, Person):
                 (definite if filler.target else pronouns).append(text)
             else:
-                (definite if filler.definite else other).append(text)
+                (definite if filler.definite else indefinite).append(text)
         if negated and not self.reflexive and complement[:1] in (["den"], ["die"], ["das"]):
             definite, complement = [*definite, *complement], []
         if negated and adverb != "gern":
-            if other:
-                other[-1] = self._negative(other[-1])
+            if indefinite:
+                indefinite[-1] = self._negative(indefinite[-1])
             elif complement and re.match("eine?[nmr]? ", complement[0] + " "):
                 complement[0] = "k" + complement[0]
             elif complement and complement[0] in _KEIN:
                 complement[0] = f"{_KEIN[complement[0]]} {complement[0]}"
             else:
-                other = ["nicht"]
+                indefinite = ["nicht"]
         elif negated:
             adverb = "nicht gern"
         head = [*definite, time] if negated or adverb else [time, *definite]
-        return pronouns, [*head, adverb, *other, *complement]
+        return pronouns, [*head, adverb, *indefinite, *complement]
 
     def _negative(self, text: str) -> str:
         """Turn an indefinite object into one with kein."""
@@ -211,7 +211,11 @@ class VerbPhrase:
 
 
 class VerbPhrases(Sequence[VerbPhrase]):
-    """All fillings of the actions with one of the tags ("order|goal"), none with two minuses."""
+    """All fillings of the actions that have one of the tags ("order|goal"; "" for any).
+
+    Actions with a tag of ``without`` are left out; of an action with more than ``limit`` fillings
+    a random sample of that size stays.
+    """
 
     def __init__(self, tags: str = "", without: str = "", limit: int = 40) -> None:
         wanted, unwanted = set(tags.split("|")) - {""}, set(without.split("|"))
@@ -221,7 +225,7 @@ class VerbPhrases(Sequence[VerbPhrase]):
                 options = bindings(action)
                 if len(options) > limit:
                     options = random.Random(action.english_rest).sample(options, limit)
-                # A phrase without slots comes back with every subject and time: weigh it up.
+                # An action with few fillings would be rare among those with many: repeat it.
                 self._phrases += options * max(1, 4 // len(options))
 
     def __len__(self) -> int:
@@ -233,7 +237,7 @@ class VerbPhrases(Sequence[VerbPhrase]):
 
 @cache
 def bindings(action: Action) -> list[VerbPhrase]:
-    """Fill the slots of an action in every way."""
+    """Fill the slots of an action in all ways."""
     phrases = [VerbPhrase(action)]
     for name, spec in action.slots:
         options = fillers(name, spec)

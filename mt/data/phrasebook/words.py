@@ -1,8 +1,8 @@
-"""Words of the lexicon as fillers: each can say itself in English and in German.
+"""The words of the lexicon as fillers of slots, which render themselves in both languages.
 
 A filler's methods take a *spec*, the words after the colon in a template: ``{n:my acc}`` asks the
-noun phrase ``n`` for "my sister" in the accusative.  ``owner`` is the person that a word like
-"own" refers back to.
+noun phrase ``n`` for "my sister" in the accusative. ``owner`` is the person to whom a word like
+"own" refers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import morphology as de
 
 
 class Filler(Protocol):
-    """Whatever can stand in a slot."""
+    """Anything that can fill a slot."""
 
     def english(self, spec: str = "", owner: Person | None = None) -> str: ...
 
@@ -103,7 +103,7 @@ class Person:
 
     @property
     def noun(self) -> str:
-        """The German noun inside, to avoid "my brother visits his brother"."""
+        """The German noun, to avoid "my brother visits his brother"; empty for a name."""
         return self.phrase.noun.target if self.phrase else ""
 
     @property
@@ -116,7 +116,7 @@ class Person:
 
     @property
     def child(self) -> bool:
-        """Whether this is about children, who sell no cars."""
+        """Whether these are children, who sell no cars."""
         return self.noun == "Kind" or self.vocative[0] == "kids"
 
     @property
@@ -184,7 +184,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Noun:
-    """A dictionary entry: the two nouns, their plurals, gender and semantic classes."""
+    """A dictionary entry: both nouns, their plurals, the German gender and semantic classes."""
 
     source: str
     source_plural: str
@@ -204,7 +204,7 @@ DETERMINERS = {
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """Determiner, adjective and noun; a spec may override the determiner and asks for a case."""
+    """Determiner, adjective and noun; a spec names a case and may replace the determiner."""
 
     noun: Noun
     determiner: str = "the"
@@ -305,16 +305,17 @@ class Place:
 
 @cache
 def all_nouns() -> tuple[Noun, ...]:
-    found = []
-    for source, target, plural, tags in rows("nouns"):
-        one, _, many = source.partition("/")
+    """Return the nouns of nouns.tsv."""
+    table = []
+    for source, target, target_plural, tags in rows("nouns"):
+        singular, _, plural = source.partition("/")
         article, _, noun = target.partition(" ")
         classes = frozenset(tags.split())
-        if not many:
-            many = one if {"plural", "plural-en"} & classes else en.plural(one)
+        if not plural:
+            plural = singular if {"plural", "plural-en"} & classes else en.plural(singular)
         gender = {"der": "m", "die": "f", "das": "n"}[article]
-        found.append(Noun(one, many, noun, plural, gender, classes))
-    return tuple(found)
+        table.append(Noun(singular, plural, noun, target_plural, gender, classes))
+    return tuple(table)
 
 
 @cache
@@ -327,16 +328,13 @@ def nouns(classes: str) -> tuple[Noun, ...]:
 @cache
 def adjectives(classes: str = "") -> tuple[Adjective, ...]:
     """Return the adjectives that carry all these classes."""
-    found = []
+    table = []
     for source, target, comparative, superlative, tags in rows("adjectives", 5):
-        one, _, more = source.partition("/")
-        adjective = Adjective(
-            one, more or en.comparative(one), target, comparative, superlative,
-            frozenset(tags.split()),
-        )  # fmt: skip
-        if set(classes.split()) <= adjective.tags:
-            found.append(adjective)
-    return tuple(found)
+        positive, _, more = source.partition("/")
+        more = more or en.comparative(positive)
+        german = (target, comparative, superlative)
+        table.append(Adjective(positive, more, *german, frozenset(tags.split())))
+    return tuple(adjective for adjective in table if set(classes.split()) <= adjective.tags)
 
 
 @cache
@@ -347,13 +345,14 @@ def fitting(noun: Noun) -> tuple[Adjective, ...]:
 
 @cache
 def naming(noun: Noun) -> tuple[Adjective, ...]:
-    """Return those that tell it from others: a red shirt, though not "the dark kitchen"."""
-    remarks = {"interior", "size"}
-    return tuple(a for a in fitting(noun) if "said" not in a.tags and a.tags & noun.tags - remarks)
+    """Return the adjectives that can stand before it: "a red shirt", not "the dark kitchen"."""
+    tags = noun.tags - {"interior", "size"}
+    return tuple(a for a in fitting(noun) if "predicative" not in a.tags and a.tags & tags)
 
 
 @cache
 def places(classes: str = "") -> tuple[Place, ...]:
+    """Return the places that carry all these classes."""
     wanted = set(classes.split())
     table = (Place((r[0], r[1]), (r[2], r[3]), frozenset(r[4].split())) for r in rows("places", 5))
     return tuple(place for place in table if wanted <= place.tags)

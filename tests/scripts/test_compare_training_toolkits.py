@@ -1,6 +1,5 @@
-"""The peer's side of the comparison of trainings, the peer played: what is changed from outside."""
+"""The clocks of compare_training.py, and its changes to Joey NMT, which fakes replace here."""
 
-import importlib
 import json
 import math
 import sys
@@ -11,12 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from script_helpers import load_script
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
 
-
-class PlayedManager:
-    """What our changes need of Joey NMT's TrainManager: two updates, then a validation."""
+class FakeManager:
+    """The parts of Joey NMT's TrainManager that the changes need: a validation every 2 updates."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.saved = model, []
@@ -42,11 +40,11 @@ class PlayedManager:
         self.saved.append(self.stats.steps)
 
 
-class PlayedModel(torch.nn.Sequential):
-    """With a dropout in each place, and Joey NMT's loss: set as a pair, read as a module."""
+class FakeModel(torch.nn.Sequential):
+    """Has dropout in each place, and Joey NMT's loss: set as a pair, read as a module."""
 
     def __init__(self) -> None:
-        super().__init__(torch.nn.Dropout(0.3), PlayedAttention(), PlayedFeedForward())
+        super().__init__(torch.nn.Dropout(0.3), FakeAttention(), FakeFeedForward())
         self.loss_function = ("crossentropy", 0.1)
 
     @property
@@ -58,22 +56,22 @@ class PlayedModel(torch.nn.Sequential):
         self.smoothing = pair[1]
 
 
-class PlayedAttention(torch.nn.Module):
+class FakeAttention(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.dropout = torch.nn.Dropout(0.3)
         self.q_layer, self.output_layer = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
 
 
-class PlayedFeedForward(torch.nn.Module):
+class FakeFeedForward(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        both = torch.nn.Dropout(0.3), torch.nn.Linear(2, 2), torch.nn.Dropout(0.3)
-        self.pwff_layer = torch.nn.Sequential(*both)
+        layers = torch.nn.Dropout(0.3), torch.nn.Linear(2, 2), torch.nn.Dropout(0.3)
+        self.pwff_layer = torch.nn.Sequential(*layers)
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def joeynmt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     def predict(model: Any) -> Any:
         assert model.smoothing == 0.0
         time.sleep(0.2)
@@ -86,14 +84,14 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "joeynmt": {},
         "joeynmt.prediction": {"test": None},
         "joeynmt.training": {
-            "TrainManager": PlayedManager,
+            "TrainManager": FakeManager,
             "predict": predict,
             "build_optimizer": optimizer,
         },
         "joeynmt.helpers": {"make_model_dir": None, "set_seed": None},
         "joeynmt.transformer_layers": {
-            "MultiHeadedAttention": PlayedAttention,
-            "PositionwiseFeedForward": PlayedFeedForward,
+            "MultiHeadedAttention": FakeAttention,
+            "PositionwiseFeedForward": FakeFeedForward,
         },
     }
     for name, content in contents.items():
@@ -103,19 +101,47 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], child, module)
-    monkeypatch.syspath_prepend(str(SCRIPTS))
     monkeypatch.delitem(sys.modules, "compare_training_joeynmt", raising=False)
-    return importlib.import_module("compare_training_joeynmt")
+    return load_script(monkeypatch, "compare_training_joeynmt")
 
 
-def records(path: Path) -> list[dict[str, Any]]:
+def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_peers_clock_leaves_validation_out(peer: ModuleType, tmp_path: Path) -> None:
-    model = PlayedModel()
+def test_mt_s_clock_leaves_validation_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = load_script(monkeypatch, "compare_training_mt").Clock()
+    trainer = SimpleNamespace(
+        estimated_stepping_batches=9,
+        global_step=0,
+        is_global_zero=False,
+        world_size=1,
+        sanity_checking=False,
+        logger=SimpleNamespace(save_dir=str(tmp_path)),
+        state=SimpleNamespace(fn="fit"),
+        callback_metrics={"val_loss": 3.0, "val_ppl": 12.5, "val_bleu": 7.0},
+    )
+    batch = SimpleNamespace(src=SimpleNamespace(tokens=7), tgt=SimpleNamespace(tokens=9))
+    data = SimpleNamespace(validation_texts=([], []))
+    module: Any = SimpleNamespace(data=data, val_translations=[])
+    clock.on_train_start(trainer, torch.nn.Linear(1, 1))
+    for step in (1, 2):
+        trainer.global_step = step
+        clock.on_train_batch_end(trainer, None, None, batch, 0)
+        if step == 1:
+            time.sleep(0.2)
+            clock.on_validation_end(trainer, module)
+    updates = json_lines(tmp_path / "clock.jsonl")
+    assert [(u["step"], u["src"], u["tgt"]) for u in updates] == [(1, 7, 9), (2, 7, 9)]
+    assert updates[-1]["seconds"] < 0.19
+    (validation,) = json_lines(tmp_path / "validations.jsonl")
+    assert validation == {"step": 1, "perplexity": 12.5, "bleu": 7.0}
+
+
+def test_joeynmt_s_clock_leaves_validation_out(joeynmt: ModuleType, tmp_path: Path) -> None:
+    model = FakeModel()
     options = {"eps": 1e-9, "validate_every": 4}
-    manager = peer.change_training(options, peer.Clock(tmp_path))(model)
+    manager = joeynmt.change_training(options, joeynmt.Clock(tmp_path))(model)
     begin = time.perf_counter()
     manager.train_and_validate()
     assert time.perf_counter() - begin > 0.2  # the validation at the fourth update
@@ -123,45 +149,45 @@ def test_the_peers_clock_leaves_validation_out(peer: ModuleType, tmp_path: Path)
     assert model.smoothing == 0.1
     manager._train_step(SimpleNamespace(src_length=torch.tensor([3, 4]), ntokens=9))
     manager.scheduler.step(4)
-    updates = records(tmp_path / "clock.jsonl")
-    assert [each["step"] for each in updates] == [1, 2, 3, 4, 5]
-    assert all(each["src"] == 7 and each["tgt"] == 9 for each in updates)
+    updates = json_lines(tmp_path / "clock.jsonl")
+    assert [update["step"] for update in updates] == [1, 2, 3, 4, 5]
+    assert all(update["src"] == 7 and update["tgt"] == 9 for update in updates)
     assert updates[-1]["seconds"] < 0.19
-    (validation,) = records(tmp_path / "validations.jsonl")
+    (validation,) = json_lines(tmp_path / "validations.jsonl")
     assert validation == {"step": 4, "perplexity": 12.5, "pieces": ["▁a ▁b"]}
 
 
-def test_the_peers_dropout_and_adam_are_the_papers(peer: ModuleType, tmp_path: Path) -> None:
-    model = PlayedModel()
+def test_joeynmt_s_dropout_and_adam_are_the_papers(joeynmt: ModuleType, tmp_path: Path) -> None:
+    model = FakeModel()
     options = {"eps": 1e-9, "validate_every": 4}
-    peer.change_training(options, peer.Clock(tmp_path))(model)
+    joeynmt.change_training(options, joeynmt.Clock(tmp_path))(model)
     drops = [m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)]
     assert drops == [0.3, 0.0, 0.0, 0.3]
-    optimizer = peer.joeynmt.training.build_optimizer({}, model.parameters())
+    optimizer = joeynmt.joeynmt.training.build_optimizer({}, model.parameters())
     assert optimizer.param_groups[0]["eps"] == 1e-9
 
 
-def test_the_peers_weights_are_drawn_as_ours(peer: ModuleType) -> None:
-    attention = PlayedAttention()
+def test_joeynmt_s_weights_are_drawn_like_mt_s(joeynmt: ModuleType) -> None:
+    attention = FakeAttention()
     before = {name: weight.clone() for name, weight in attention.named_parameters()}
-    peer.draw_attention_as_mt(attention)
+    joeynmt.draw_attention_as_mt(attention)
     changed = {n: (w / before[n]).mean().item() for n, w in attention.named_parameters()}
     assert changed.pop("q_layer.weight") == pytest.approx(2**-0.5)
     assert set(changed.values()) == {1.0}
 
 
-def test_the_peers_checkpoints_are_averaged(peer: ModuleType, tmp_path: Path) -> None:
+def test_joeynmt_s_checkpoints_are_averaged(joeynmt: ModuleType, tmp_path: Path) -> None:
     states = [{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 6.0])}]
     paths = [tmp_path / f"{i}.ckpt" for i in range(2)]
     for path, state in zip(paths, states, strict=True):
         torch.save({"model_state": state, "optimizer_state": {}}, path)
-    mean = peer.average(paths)
+    mean = joeynmt.average(paths)
     assert mean["w"].tolist() == [2.0, 4.0]
     assert mean["w"].dtype == torch.float32
 
 
-def test_the_peer_translates_one_set_by_the_mean_of_its_last_checkpoints(
-    peer: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_joeynmt_translates_one_set_by_the_mean_of_its_last_checkpoints(
+    joeynmt: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in (5, 10, 15):
         state = {"w": torch.tensor([float(step)])}
@@ -173,12 +199,12 @@ def test_the_peer_translates_one_set_by_the_mean_of_its_last_checkpoints(
         mean = torch.load(config["testing"]["load_model"])["model_state"]["w"].item()
         called.append((mean, list(config["data"]), output_path))
 
-    monkeypatch.setattr(peer.joeynmt.prediction, "test", test)
+    monkeypatch.setattr(joeynmt.joeynmt.prediction, "test", test)
     for split, count in (("dev", "2"), ("test", "3")):
         config = {"data": {"train": "t", "dev": "d", "test": "e"}, "testing": {}, "comparison": {}}
-        peer.decode({**config, "model_dir": str(tmp_path)}, split, count)
+        joeynmt.decode({**config, "model_dir": str(tmp_path)}, split, count)
     outputs = [str(tmp_path / f"hypotheses-{count}") for count in (2, 3)]
     assert called == [(12.5, ["train", "dev"], outputs[0]), (10.0, ["train", "test"], outputs[1])]
     config = {"data": {"dev": "d", "test": "e"}, "testing": {}, "comparison": {}}
     with pytest.raises(SystemExit, match="4 checkpoints are not there"):
-        peer.decode({**config, "model_dir": str(tmp_path)}, "dev", "4")
+        joeynmt.decode({**config, "model_dir": str(tmp_path)}, "dev", "4")

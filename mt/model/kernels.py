@@ -1,0 +1,65 @@
+"""Equation 1 on each kind of device, and the gather that lays out its inputs."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attention(
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention, softmax(Q K^T / sqrt(d_k)) V (3.2.1, equation 1).
+
+    Q [B, h, T, d_k], K [B, h, S, d_k], V [B, h, S, d_v] -> [B, h, T, d_v]. ``mask`` is True where
+    a query may look at a key; ``causal``, which goes without a mask, lets query i see keys 0 to i.
+    """
+    if Q.device.type == "cpu":
+        return _attention_on_cpu(Q, K, V, mask, causal)
+    return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
+
+
+def _attention_on_cpu(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Two products and a softmax: PyTorch's fused kernel is slower, in bfloat16 ten times.
+
+    All three are in float32 at least: bfloat16 gains nothing here, because oneDNN compiles code
+    for every new T and S.
+    """
+    dtype = torch.promote_types(Q.dtype, torch.float32)
+    (B, h, T, d_k), S = Q.shape, K.shape[2]
+    if causal:
+        mask = torch.ones(1, T, S, dtype=torch.bool).tril()
+    elif mask is not None:
+        mask = mask.expand(B, h, -1, S).flatten(0, 1)
+    else:
+        mask = torch.ones(1, 1, 1, dtype=torch.bool)
+    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
+    q, k, v = (x.flatten(0, 1).to(dtype) for x in (Q, K, V))
+    with torch.autocast("cpu", enabled=False):
+        scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=d_k**-0.5)  # [B * h, T, S]
+        return torch.bmm(scores.softmax(dim=-1), v).view(B, h, T, -1).to(Q.dtype)
+
+
+class Gather(torch.autograd.Function):
+    """``Gather.apply(x, index, inverse, used)`` is x[index] with a gather as its gradient too.
+
+    PyTorch's own gradient adds row by row, which is slow. Here ``inverse`` says at which place of
+    ``index`` each row of x stands. Only the first ``used`` rows of x stand there (None: all);
+    the others have no gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, used: int | None) -> Tensor:
+        ctx.save_for_backward(inverse)
+        ctx.used = used
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (inverse,) = ctx.saved_tensors
+        grad = grad.index_select(0, inverse)
+        if ctx.used is not None:
+            grad[ctx.used :] = 0
+        return grad, None, None, None

@@ -1,0 +1,149 @@
+"""The settings of a training run: Hydra's configuration, read and checked once.
+
+The fields have the names of conf/train.yaml, which says what they mean. Everything after this
+module takes plain values.
+"""
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from mt.data.preprocessing import PairFilter
+from mt.data.readers import CorpusReader
+from mt.utils import hydra_app
+from mt.utils.checks import check_bool, check_int, check_number
+
+log = logging.getLogger("mt")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """``data``: the corpus and its batches."""
+
+    reader: CorpusReader
+    src: str | int
+    tgt: str | int
+    clean: PairFilter
+    tokens_per_step: int
+    max_tokens: int
+    noise: float
+    limit: int | None
+    validation_limit: int | None
+    workers: int
+    cache_dir: str
+
+    def __post_init__(self) -> None:
+        for name in ("tokens_per_step", "max_tokens"):
+            check_int(f"data.{name}", getattr(self, name))
+        for name in ("limit", "validation_limit"):
+            check_int(f"data.{name}", getattr(self, name), optional=True)
+        check_int("data.workers", self.workers, least=0)
+        check_number("data.noise", self.noise, 0, 1)
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """``tokenizer``: which one, and how it is trained when its file does not exist."""
+
+    path: str | None
+    vocab_size: int
+    bpe_dropout: float
+
+    def __post_init__(self) -> None:
+        check_int("tokenizer.vocab_size", self.vocab_size)
+        check_number("tokenizer.bpe_dropout", self.bpe_dropout, 0, below=1)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """All of conf/train.yaml. The constructors that take a ``dict`` check the values in it."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    model: dict[str, Any]  # arguments of mt.model.transformer.Transformer
+    compile: bool  # model.compile
+    training: dict[str, Any]  # arguments of mt.training.lightning_module.TranslationModule
+    search: dict[str, Any]  # arguments of Translator.translate
+    trainer: dict[str, Any]  # arguments of pytorch_lightning.Trainer
+    seed: int
+    ckpt: str | None
+    init_from: str | None
+    validate_every: int
+    checkpoint_every: int | str
+    average: int
+    show_examples: int
+
+    data_name: str  # the file of conf/data
+    overrides: list[str]  # the command line
+    resolved: dict[str, Any]  # all settings, as config.yaml has them
+
+    def __post_init__(self) -> None:
+        if type(self.seed) is not int or not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed!r}: must be a whole number from 0 to {2**32 - 1}")
+        check_int("validate_every", self.validate_every)
+        check_int("average", self.average)
+        check_int("show_examples", self.show_examples, least=0)
+        for name in ("max_steps", "log_every_n_steps"):
+            check_int(f"trainer.{name}", self.trainer.get(name))
+        check_bool("model.compile", self.compile)
+        compilers = [os.environ.get("CXX", "c++"), "g++", "clang++", "cl"]
+        if self.compile and not any(map(shutil.which, compilers)):
+            raise ValueError("model.compile=true needs a C++ compiler, and none is installed")
+
+    def with_shape(self, shape: dict[str, Any]) -> "TrainConfig":
+        """The same settings for a model of another shape; config.yaml has what is trained."""
+        resolved = self.resolved | {"model": self.resolved["model"] | shape}
+        return replace(self, model=self.model | shape, resolved=resolved)
+
+
+def read_config(cfg: DictConfig) -> TrainConfig:
+    """The settings of the program that Hydra has started.
+
+    Raises ValueError, TypeError or an error of OmegaConf when one is wrong.
+    """
+    sections = ("data", "data.clean", "model", "tokenizer", "training", "search", "trainer")
+    hydra_app.check_sections(cfg, *sections)
+    resolved = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+    resolved["init_from"] = init_from = _init_from(resolved.pop("start_from", None), cfg.init_from)
+    data = _read(
+        DataConfig,
+        cfg.data,
+        reader=hydra_app.instantiate(cfg, "data.reader"),
+        clean=PairFilter(**resolved["data"]["clean"]),
+    )
+    path = cfg.tokenizer.path
+    return _read(
+        TrainConfig,
+        cfg,
+        data=data,
+        tokenizer=_read(TokenizerConfig, cfg.tokenizer, path=str(path) if path else None),
+        model={name: value for name, value in resolved["model"].items() if name != "compile"},
+        compile=cfg.model.compile,
+        **{name: resolved[name] for name in ("training", "search", "trainer")},
+        ckpt=None if cfg.ckpt is None else str(cfg.ckpt),
+        init_from=init_from,
+        data_name=HydraConfig.get().runtime.choices["data"],
+        overrides=list(HydraConfig.get().overrides.task),
+        resolved=resolved,
+    )
+
+
+def _read(kind: Any, section: DictConfig, **read: Any) -> Any:
+    """A dataclass of the section's values, but for those that are ``read`` already."""
+    names = {field.name for field in fields(kind)} - read.keys()
+    return kind(**{name: section[name] for name in names}, **read)
+
+
+def _init_from(start_from: Any, init_from: Any) -> str | None:
+    """``init_from``, also where somebody still gives it as ``start_from``."""
+    if start_from is not None:
+        if init_from is not None:
+            raise ValueError("start_from is now called init_from: set init_from alone")
+        log.warning("start_from is now called init_from")
+        init_from = start_from
+    return None if init_from is None else str(init_from)

@@ -1,0 +1,140 @@
+"""Running a training that is set up: fit, then write the model folder."""
+
+import logging
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from omegaconf import OmegaConf
+
+from mt.data import tokenizer
+from mt.evaluation import metrics
+from mt.model import checkpoint
+from mt.model.transformer import Transformer
+from mt.training.interruption import explain_divergence, kill_ranks, kill_workers
+from mt.training.lightning_module import Diverged
+from mt.training.setup import Run
+from mt.utils.atomic import atomic_write
+from mt.utils.processes import resume_hint
+
+log = logging.getLogger("mt")
+
+
+def fit(run: Run) -> int:
+    """Train, and write the model folder.
+
+    Returns the exit status: 0; 128 plus a signal's number; 2 when the user must change something.
+    """
+    trainer, module, checkpoints = run.trainer, run.module, run.checkpoints
+    if trainer.is_global_zero:
+        _open_folder(run)
+    if run.resume is not None:
+        log.info(f"resuming from {run.resume}")
+    try:
+        with run.interruption.install_handlers(trainer, module):
+            trainer.fit(module, run.data, ckpt_path=run.resume)
+            # The request may have come after the last step that reads it, or on another rank.
+            module.stopped = module.stopped or not trainer.strategy.reduce_boolean_decision(
+                not module.stop_requested
+            )
+            if not module.stopped:
+                checkpoints.save_step(trainer)
+            checkpoints.save_last(trainer)
+            write_model(run)
+    except Diverged as error:  # raised on all ranks at once
+        if error.pairs or trainer.is_global_zero:
+            message = explain_divergence(error, checkpoints.folder.parent, trainer.global_rank)
+            print(f"mt.train: error: {message}", file=sys.stderr)
+        return 2 if trainer.is_global_zero else 0
+    except BaseException:
+        kill_ranks(trainer)
+        raise
+    finally:
+        kill_workers()
+    if module.stopped:
+        log.warning(f"interrupted at step {trainer.global_step:,}; {resume_hint()}")
+    # When another rank fails, Lightning kills rank 0, which may still be writing.
+    trainer.strategy.barrier()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return 128 + run.interruption.signum if module.stopped and trainer.is_global_zero else 0
+
+
+def _open_folder(run: Run) -> None:
+    """Make the run directory with its settings, its tokenizer and its log."""
+    # Two runs that start in the same second must not share a folder.
+    (run.folder / "checkpoints").mkdir(parents=True, exist_ok=run.config.ckpt is not None)
+    atomic_write(run.folder / "config.yaml", OmegaConf.to_yaml(run.config.resolved))
+    if run.resume is None:
+        tokenizer.save(run.module.tokenizer, run.folder / "tokenizer.model")
+    handler = logging.FileHandler(run.folder / "train.log", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    log.info(f"run directory: {run.folder}")
+
+
+def write_model(run: Run) -> None:
+    """Write the model folder: the mean of the last checkpoints (6.1), then its validation scores.
+
+    An interrupted run writes its current weights, without scores, so that it can end at once.
+    """
+    trainer, module = run.trainer, run.module
+    # All ranks read the files, because some strategies keep only a part of the weights in each.
+    paths = [run.checkpoints.folder / "last.ckpt"]
+    if not module.stopped:
+        paths = run.checkpoints.to_average()
+    model = Transformer(**module.model.config)  # type: ignore[arg-type]
+    model.load_state_dict(checkpoint.average(paths))
+    module.model = model
+    training: dict[str, Any] = {
+        "command": " ".join(["python -m mt.train", *run.config.overrides]),
+        "training pairs": len(run.data.train),
+        "steps": trainer.global_step,
+    }
+    if module.started_from is not None:
+        training["started from"] = module.started_from
+    if not module.stopped:
+        training["mean of checkpoints"] = ", ".join(path.stem for path in paths)
+        log.info(f"the model is the mean of {training['mean of checkpoints']}")
+    _save_model(run, training)
+    if not module.stopped:  # the model is safe now, and its card can wait for the scores
+        training |= _validate_model(run, paths)
+        _save_model(run, training)
+    log.info(f"model folder: {run.folder / 'model'}")
+    log.info(f'to use it: python -m mt.translate --model {run.folder / "model"} "..."')
+
+
+def _save_model(run: Run, training: dict[str, Any]) -> None:
+    if run.trainer.is_global_zero:
+        module, folder = run.module, run.folder / "model"
+        checkpoint.save(
+            folder, module.model, module.tokenizer, module.max_length, module.languages, training
+        )
+
+
+def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
+    """The scores of the averaged model, as its card names them.
+
+    It warns when the mean is worse than the last weights.
+    """
+    metric_values = run.trainer.callback_metrics
+    last_perplexity = float(metric_values.get("val_ppl", math.inf))
+    run.trainer.validate(run.module, datamodule=run.data, verbose=False)
+    metric_values = run.trainer.callback_metrics
+    perplexity = float(metric_values["val_ppl"])
+    if perplexity > last_perplexity and len(paths) > 1:
+        fewer = shlex.join(map(str, paths[-(len(paths) // 2) :]))
+        log.warning(
+            f"the mean of {len(paths)} checkpoints is worse than the weights were at the last "
+            f"validation (perplexity {perplexity:.2f}, {last_perplexity:.2f}): they were still "
+            f"learning. Take fewer: python scripts/average_checkpoints.py {fewer} --output FOLDER, "
+            "and average=N for the next training"
+        )
+    return {
+        "validation perplexity": round(perplexity, 3),
+        "validation sacreBLEU": round(float(metric_values["val_bleu"]), 2),
+        "signature": metrics.bleu(["x"], ["x"]).signature,
+    }

@@ -1,0 +1,225 @@
+"""Setting up a training run: everything is made and checked before the run writes anything."""
+
+import logging
+import math
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from mt.data.datamodule import TranslationData
+from mt.data.tokenizer import Tokenizer
+from mt.model import checkpoint
+from mt.model.transformer import Transformer
+from mt.training.checkpointing import NEVER_VALIDATE, AtomicCheckpointIO, CheckpointCallback
+from mt.training.config import TrainConfig
+from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer
+from mt.training.interruption import Interruption
+from mt.training.lightning_module import TranslationModule
+from mt.training.malloc import tune_malloc_for_setup
+from mt.training.progress import Progress
+from mt.training.run_dir import is_finished, resume_path
+from mt.utils import hydra_app
+
+log = logging.getLogger("mt")
+
+USER_ERRORS = (*hydra_app.USER_ERRORS, MisconfigurationException)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run that is ready to begin, or to continue from the checkpoint ``resume``."""
+
+    config: TrainConfig
+    folder: Path
+    trainer: pl.Trainer
+    module: TranslationModule
+    data: TranslationData
+    checkpoints: CheckpointCallback
+    interruption: Interruption
+    resume: Path | None
+
+
+def set_up(config: TrainConfig, folder: Path) -> Run:
+    """Prepare the run of a folder.
+
+    What can be wrong is checked before the data are prepared, which may take hours. Raises one of
+    USER_ERRORS; ends the program where ``ckpt=auto`` finds a finished run.
+    """
+    resume = resume_path(folder, config.ckpt)
+    saved = None if resume is None else checkpoint.read(resume)
+    pretrained = find_pretrained(config, resume, saved)
+    if pretrained is not None:
+        config = config.with_shape(pretrained.shape)
+    _check_positions(config)
+    hparams = _module_arguments(config, pretrained)
+    _check_module_arguments(hparams)
+    for split in ("train", "validation"):
+        config.data.reader.identity(split)  # raises an error where its files are missing
+
+    checkpoints = CheckpointCallback(
+        folder / "checkpoints", config.validate_every, config.checkpoint_every, config.average
+    )
+    interruption = Interruption()
+    callbacks = [checkpoints, Progress(config.show_examples), interruption]
+    trainer = make_trainer(config.trainer, folder, callbacks)
+    trainer.accumulate_grad_batches, max_tokens = split_step(
+        config.data.tokens_per_step, config.data.max_tokens, trainer.world_size
+    )
+
+    tokenizer = get_tokenizer(config, resume, pretrained)
+    tune_malloc_for_setup()
+    module = _make_module(config, tokenizer, hparams, pretrained)
+    if resume is not None and saved is not None:
+        _check_resume(config, resume, saved, module)
+    del pretrained, saved  # copies of the weights; the trainer reads the checkpoint for itself
+    data = make_data(config, tokenizer, max_tokens)
+    data.trainer = trainer
+    # Every rank prepares the data before the ranks connect: a connection would time out meanwhile.
+    data.prepare_data()
+    data.setup("fit")
+    return Run(config, folder, trainer, module, data, checkpoints, interruption, resume)
+
+
+def make_data(config: TrainConfig, tokenizer: Tokenizer, max_tokens: int) -> TranslationData:
+    """The data of a run, with at most ``max_tokens`` tokens a side in a batch of one device."""
+    data = config.data
+    return TranslationData(
+        data.reader, tokenizer, data.clean, max_tokens, data.cache_dir, config.seed, data.workers,
+        data.limit, data.validation_limit, config.tokenizer.bpe_dropout, data.noise,
+    )  # fmt: skip
+
+
+def make_trainer(
+    settings: dict[str, Any], folder: Path, callbacks: list[pl.Callback]
+) -> pl.Trainer:
+    """The trainer of the ``trainer`` section; ValueError for a setting that mt.train makes."""
+    csv = CSVLogger(folder, name="logs")
+    tensorboard = TensorBoardLogger(folder, name="logs", version=f"version_{csv.version}")
+    fixed: dict[str, Any] = {
+        "max_epochs": -1,  # max_steps ends the training
+        "callbacks": callbacks,
+        "logger": [csv, tensorboard],
+        "accumulate_grad_batches": 1,  # set_up sets it when it knows the number of devices
+        "check_val_every_n_epoch": None,
+        "val_check_interval": NEVER_VALIDATE,  # CheckpointCallback decides
+        "use_distributed_sampler": False,  # TokenBudgetSampler divides the batches among the ranks
+        "num_sanity_val_steps": 0,
+        "plugins": [AtomicCheckpointIO()],
+        "enable_checkpointing": False,  # CheckpointCallback saves
+        "enable_progress_bar": False,  # Progress reports
+        "enable_model_summary": False,
+    }
+    # These would break exact resume or leave the model without scores; data.limit does not.
+    refused = {"limit_train_batches", "limit_val_batches", "overfit_batches", "fast_dev_run"}
+    if names := sorted((fixed.keys() | refused) & settings.keys()):
+        raise ValueError(f"trainer.{names[0]} is mt.train's own business and cannot be given")
+    return pl.Trainer(**settings, **fixed)
+
+
+def split_step(tokens_per_step: int, max_tokens: int, devices: int) -> tuple[int, int]:
+    """Micro-batches that a step accumulates on each device, and the tokens a side in each."""
+    accumulate = math.ceil(tokens_per_step / (max_tokens * devices))
+    return accumulate, math.ceil(tokens_per_step / (accumulate * devices))
+
+
+def _module_arguments(config: TrainConfig, pretrained: PretrainedModel | None) -> dict[str, Any]:
+    return config.training | {
+        "model": config.model,
+        "seed": config.seed,
+        "max_length": config.data.clean.max_length or 256,
+        "languages": [str(config.data.src), str(config.data.tgt)],
+        "search": config.search,
+        "started_from": pretrained and pretrained.name,
+    }
+
+
+def _check_module_arguments(hparams: dict[str, Any]) -> None:
+    """Raise the error of a wrong one now; the tokenizer may take minutes."""
+    tokenizer = SimpleNamespace(vocab_size=4, encode=lambda _: [])
+    with torch.device("meta"):  # without memory for weights
+        TranslationModule(cast("Tokenizer", tokenizer), **hparams)
+
+
+def _make_module(
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    hparams: dict[str, Any],
+    pretrained: PretrainedModel | None,
+) -> TranslationModule:
+    pl.seed_everything(config.seed, verbose=False)
+    module = TranslationModule(tokenizer, **hparams)
+    if pretrained is not None and pretrained.loaded is not None:
+        module.model.load_state_dict(pretrained.loaded.model.state_dict())
+        shape = ", ".join(f"{name} {value}" for name, value in module.model.config.items())
+        log.info(f"begins with the weights of {pretrained.name}: {shape}")
+    if config.compile:
+        module.compile_layers()
+    return module
+
+
+def _check_positions(config: TrainConfig) -> None:
+    """ValueError when a sentence may be longer than the positions that the model learns."""
+    learned, max_length = config.model.get("learned_positions"), config.data.clean.max_length
+    if learned is None:
+        return
+    augmentations = {
+        "tokenizer.bpe_dropout": config.tokenizer.bpe_dropout,
+        "data.noise": config.data.noise,
+    }
+    for name, probability in augmentations.items():
+        if probability:
+            raise ValueError(
+                f"model.learned_positions cannot go with {name}, which makes sentences longer"
+            )
+    if type(learned) is int and (max_length is None or max_length >= learned):
+        raise ValueError(
+            f"model.learned_positions={learned}: must be more than data.clean.max_length, "
+            f"which is {'null, no bound' if max_length is None else max_length}"
+        )
+
+
+def _check_resume(
+    config: TrainConfig, resume: Path, saved: dict[str, Any], module: TranslationModule
+) -> None:
+    """ValueError when the run cannot continue; with ckpt=auto a finished one ends the program."""
+    with torch.device("meta"):  # older checkpoints name fewer numbers
+        shape = Transformer(**saved["hyper_parameters"]["model"]).config
+    if shape != module.model.config:
+        raise ValueError(
+            f"{resume} is of another model, {shape}, than the configuration's, "
+            f"{module.model.config}"
+        )
+    step, max_steps = saved["global_step"], config.trainer["max_steps"]
+    if max_steps < step or (max_steps == step and is_finished(resume.parent.parent, step)):
+        message = (
+            f"nothing left to train: {resume} is at step {step:,}, and trainer.max_steps="
+            f"{max_steps} is a total, which includes resumed steps; raise it to train further"
+        )
+        if config.ckpt != "auto":
+            raise ValueError(message)
+        log.info(message)
+        sys.exit(0)
+
+
+def is_rank_zero() -> bool:
+    """Whether this process is the first of those that train together; known before they connect."""
+    return bool(rank_zero_only(lambda: True)())
+
+
+def set_up_logging() -> None:
+    """Print the messages of rank 0, and of Lightning only warnings."""
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    log.propagate = False
+    log.setLevel(logging.INFO if is_rank_zero() else logging.ERROR)
+    log.handlers = [logging.StreamHandler(sys.stdout)]

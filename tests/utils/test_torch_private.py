@@ -1,0 +1,42 @@
+"""The private functions of PyTorch that we use are there, and do what we take them to do."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mt.utils import torch_private
+
+needs_onednn = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN"
+)
+
+
+@needs_onednn
+@pytest.mark.parametrize("rows", [1, 5, 70])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-4), (torch.bfloat16, 0.2)])
+def test_blocked_products_are_the_formula(
+    dtype: torch.dtype, atol: float, biased: bool, rows: int
+) -> None:
+    torch.manual_seed(0)
+    W, x, residual = torch.randn(24, 16), torch.randn(rows, 16), torch.randn(rows, 24)
+    b = torch.randn(24) if biased else None
+    expected = torch.nn.functional.linear(x, W, b)
+    W, x, residual = W.to(dtype), x.to(dtype), residual.to(dtype)
+    b = None if b is None else b.to(dtype)
+    with torch.inference_mode():
+        blocked = torch_private.block_weight(W, rows=64)
+        plain = torch_private.blocked_linear(x, blocked, b)
+        relu = torch_private.blocked_linear(x, blocked, b, "relu")
+        added = torch_private.blocked_linear_add(x, residual, blocked, b)
+    assert plain.dtype == dtype
+    assert_close(plain.float(), expected, atol=atol, rtol=0)
+    assert_close(relu.float(), expected.relu(), atol=atol, rtol=0)
+    assert_close(added.float(), expected + residual.float(), atol=atol, rtol=0)
+
+
+def test_all_tensors_are_multiplied_in_place() -> None:
+    tensors = [torch.ones(2, 3), torch.full((4,), 2.0)]
+    torch_private.multiply_all(tensors, torch.tensor(0.5))
+    assert torch.equal(tensors[0], torch.full((2, 3), 0.5))
+    assert torch.equal(tensors[1], torch.ones(4))
