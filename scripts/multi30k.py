@@ -198,7 +198,7 @@ def parse() -> argparse.Namespace:
         parser.error(f"--settings {reserved.pop()}: --diverse uses this name")
     for values in (args.form, args.seed, names):
         if len(set(values)) < len(values):
-            parser.error(f"{' '.join(map(str, values))}: name each once")
+            parser.error(f"{' '.join(map(str, values))}: do not name one twice")
     if args.diverse == []:
         args.diverse = list(DIVERSE.values())
     if args.diverse:

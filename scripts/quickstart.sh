@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A small English-German model from nothing: train on the phrasebook, score it, use it.
+# Train a small English-German model on the phrasebook, score it and translate with it.
 set -euo pipefail
 
 python -m mt.train experiment=quickstart
 
 echo
-echo "The phrasebook's test split, which shares no sentence with training:"
+echo "Scores on the phrasebook's test split, which shares no sentence with training:"
 python -m mt.evaluate data=phrasebook model_path=latest
 
 echo

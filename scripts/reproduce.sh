@@ -5,7 +5,7 @@
 #   scripts/reproduce.sh big data.path=FOLDER      # a copy of wmt/wmt14 instead of the hub
 #   scripts/reproduce.sh base --limit 100000       # a trial: few pairs, few steps, a tiny model
 #
-# Other arguments are settings of mt.train. Whatever has stopped it, the same line goes on.
+# Other arguments are settings of mt.train. After an interruption, the same command continues.
 set -euo pipefail
 
 usage="usage: scripts/reproduce.sh base|big [--limit PAIRS] [SETTING=VALUE ...]"
@@ -29,7 +29,7 @@ if [[ "${1:-}" == --limit ]]; then
     shift 2
 fi
 settings+=("$@")
-data=() # what evaluation must know of the settings
+data=() # the settings that evaluation needs too
 for setting in "$@"; do
     [[ $setting == -* ]] && { echo "$usage" >&2; exit 2; }
     [[ $setting == data.path=* || $setting == data.config=* ]] && data+=("$setting")
@@ -46,7 +46,7 @@ python "$scripts/prepare_data.py" experiment=wmt14_"$size" "${settings[@]}" | te
 echo "== train"
 python -m mt.train experiment=wmt14_"$size" "${settings[@]}" hydra.run.dir="$run" ckpt=auto
 
-echo "== average" # as training itself has done for $run/model; here for all to see
+echo "== average" # training did this for $run/model; the report shows it once more
 rm -rf "$run/average"
 python "$scripts/average_checkpoints.py" "$run"/checkpoints/step-*.ckpt --output "$run/average"
 

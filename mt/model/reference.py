@@ -116,7 +116,7 @@ def padding_mask(ids: Tensor) -> Tensor:
 
 
 def causal_mask(ids: Tensor) -> Tensor:
-    """Ids [B, T] -> [T, T]: position i looks only at positions up to i."""
+    """Ids [B, T] -> [T, T]: position i looks only at positions up to i, hence at no padding."""
     T = ids.shape[1]
     return torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
 

@@ -1,7 +1,7 @@
 """The translators that the benchmarks measure, each driven as its own project drives it.
 
-Run `benchmark_translate.py`, which also says what is equal and what is not. The interpreters of
-other toolkits import this file too. Its top therefore imports nothing but the standard library.
+Run `benchmark_translate.py`, which also says what is equal and what is not.
+Other toolkits' interpreters run it too, so its top imports the standard library only.
 """
 
 from collections.abc import Callable
@@ -59,28 +59,28 @@ def build_mt(
 
 
 def ban_specials(model: Any) -> None:
-    """Pad, unk and bos are never chosen, as in our search."""
+    """Forbid pad, unk and bos, as the search of mt does."""
     model.final_logits_bias[:, [PAD, UNK, BOS]] = -1e9
 
 
-def build_transformers(size: Size, setup: Setup) -> Translate:
+def generate(model: Any, sources: list[list[int]], **options: Any) -> Any:
+    """transformers' search; returns ids [B, T] without bos."""
     import torch
 
+    src = padded(sources, EOS, PAD)
+    with torch.inference_mode():
+        mask = (src != PAD).long()
+        return model.generate(input_ids=src, attention_mask=mask, do_sample=False, **options)[:, 1:]
+
+
+def build_transformers(size: Size, setup: Setup) -> Translate:
     model = models.marian(size)
     ban_specials(model)
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
-        src = padded(sources, EOS, PAD)
-        with torch.inference_mode():
-            ids = model.generate(
-                input_ids=src,
-                attention_mask=(src != PAD).long(),
-                num_beams=beam,
-                do_sample=False,
-                min_new_tokens=length,
-                max_new_tokens=length,
-            )
-        return (ids[:, 1:] != PAD).sum(dim=1).tolist()
+        limits = {"min_new_tokens": length, "max_new_tokens": length}
+        ids = generate(model, sources, num_beams=beam, **limits)
+        return (ids != PAD).sum(dim=1).tolist()
 
     return translate
 

@@ -30,13 +30,14 @@ from typing import Any
 import benchmarking
 import reporting
 
-# The interpreters of other toolkits run this file too: its top imports the standard library only.
+# Other toolkits' interpreters run this file too: its top imports the standard library only.
 from benchmark_engines import (
     REFERENCE,
     TOOLKITS,
     Engine,
     ban_specials,
     convert_marian,
+    generate,
     open_ctranslate2,
 )
 from benchmark_models import BOS, EOS, PACKAGES, PAD, Size, marian, padded, word
@@ -65,9 +66,6 @@ TranslateAll = Callable[[int, int | None], tuple[Outputs, int]]
 """(beam, first sentences only or None) -> outputs in order, tokens produced."""
 
 
-# --------------------------------------------------------------------------------- the weights
-
-
 def filled_marian(weights: Weights, size: Size, positions: int) -> Any:
     """MarianMTModel with these weights. Raises ValueError when there are too few or too many."""
     model = marian(size, positions)
@@ -93,9 +91,6 @@ def difference(model: Any, check: dict[str, Any]) -> float:
     return float((logits[real] - check["logits"][real]).abs().max())
 
 
-# ------------------------------------------------------------------------------------- engines
-
-
 def sorted_batches(sentences: list[list[int]]) -> Iterator[list[int]]:
     """Indices of sentences of similar length, the longest first."""
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
@@ -118,8 +113,6 @@ def open_mt(
 
 
 def open_transformers(task: dict[str, Any], threads: int) -> TranslateAll:
-    import torch
-
     model = filled_marian(task["weights"], task["size"], task["positions"])
     task["difference"] = difference(model, task["check"])
     ban_specials(model)
@@ -129,17 +122,11 @@ def open_transformers(task: dict[str, Any], threads: int) -> TranslateAll:
         outputs: Outputs = [[] for _ in sentences]
         tokens = 0
         for batch in sorted_batches(sentences):
-            src = padded([sentences[i] for i in batch], EOS, PAD)
+            sources = [sentences[i] for i in batch]
             options = {"num_beams": beam, "length_penalty": ALPHA} if beam > 1 else {}
-            with torch.inference_mode():
-                ids = model.generate(
-                    input_ids=src,
-                    attention_mask=(src != PAD).long(),
-                    do_sample=False,
-                    max_new_tokens=max(len(sentences[i]) for i in batch) + MAX_EXTRA,
-                    **options,
-                )
-            for i, row in zip(batch, ids[:, 1:].tolist(), strict=True):
+            longest = max(map(len, sources)) + MAX_EXTRA
+            ids = generate(model, sources, max_new_tokens=longest, **options)
+            for i, row in zip(batch, ids.tolist(), strict=True):
                 # After the end, generate fills up with pad or, in beam search, with eos.
                 outputs[i] = row[: row.index(EOS)] if EOS in row else row
                 tokens += min(len(outputs[i]) + 1, len(row))
@@ -206,10 +193,8 @@ def work(args: argparse.Namespace) -> None:
         return
     import torch
 
-    task = json.loads((scratch / "task.json").read_text(encoding="utf-8"))
+    task = torch.load(scratch / "task.pt", weights_only=True)
     task |= {"scratch": scratch, "size": Size(*task["size"])}
-    for key in ("weights", "check"):
-        task[key] = torch.load(scratch / f"{key}.pt", weights_only=True)
     translate = ENGINES[name].build(task, args.threads)
     for beam in args.beams:
         translate(beam, 4)  # the first call is slower
@@ -227,9 +212,6 @@ def work(args: argparse.Namespace) -> None:
         emit(sample | {key: task[key] for key in ("difference",) if key in task})
 
 
-# --------------------------------------------------------------------------------- the driver
-
-
 def prepare(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], Any]:
     """Write what the workers need; return the facts for the report, and the tokenizer."""
     import torch
@@ -244,23 +226,21 @@ def prepare(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], An
     kept = [i for i, sentence in enumerate(ids) if 0 < len(sentence) <= config["max_length"]]
     if not kept:
         raise SystemExit(f"{args.source} has no sentence of a suitable length")
-    shape = [model.config[name] for name in ("d_model", "d_ff", "h", "N", "vocab_size")]
-    some = [ids[i] for i in kept[:8]]
-    src = padded(some, EOS, PAD)
-    tgt = padded([[BOS, *sentence] for sentence in some], EOS, PAD)[:, :-1]
+    first = [ids[i] for i in kept[:8]]
+    src = padded(first, EOS, PAD)
+    tgt = padded([[BOS, *sentence] for sentence in first], EOS, PAD)[:, :-1]
     with torch.inference_mode():
         logits = model(src, tgt)
-    no_bias = torch.zeros(model.config["vocab_size"])
-    torch.save(marian_weights(model, no_bias), scratch / "weights.pt")
-    torch.save({"src": src, "tgt": tgt, "logits": logits}, scratch / "check.pt")
     task = {
         "model": str(Path(args.model).resolve()),
-        "size": shape,
+        "size": [model.config[name] for name in ("d_model", "d_ff", "h", "N", "vocab_size")],
+        "weights": marian_weights(model, torch.zeros(model.config["vocab_size"])),
+        "check": {"src": src, "tgt": tgt, "logits": logits},
         "positions": max(len(ids[i]) for i in kept) + MAX_EXTRA + 1,
         "lines": [lines[i] for i in kept],
         "ids": [ids[i] for i in kept],
     }
-    (scratch / "task.json").write_text(json.dumps(task), encoding="utf-8")
+    torch.save(task, scratch / "task.pt")
     facts = {"model": model.config, "sentences": len(kept), "left_out": len(lines) - len(kept)}
     if args.reference:
         references = list(islice(read_lines(args.reference), args.lines))

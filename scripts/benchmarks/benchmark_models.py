@@ -1,8 +1,8 @@
 """The models of other toolkits that the benchmarks measure, each built as its toolkit builds it.
 
 All have the same sizes, random weights, one embedding for source, target and output, and
-sinusoids. The interpreters of these toolkits import this file too. Its top therefore imports
-nothing but the standard library.
+sinusoids. Other toolkits' interpreters run this file too, so its top imports
+the standard library only.
 """
 
 from collections.abc import Sequence
@@ -104,6 +104,12 @@ def joeynmt_model(size: Size, dropout: float = 0.0) -> Any:
     vocabulary = Vocabulary([], SimpleNamespace(**special, sep_token=None, sep_id=None))
     # Its own method searches the whole list for each new word, which is too slow for 32,000.
     vocabulary._itos += [word(i) for i in range(4, size.vocabulary)]
+    config = joeynmt_shape(size, dropout) | {"embed_initializer": "xavier_uniform"}
+    return build_model(config, vocabulary, vocabulary)
+
+
+def joeynmt_shape(size: Size, dropout: float) -> dict[str, Any]:
+    """The "model" section of its configuration, but for the initialisation of the embeddings."""
     side = {
         "type": "transformer",
         "num_layers": size.layers,
@@ -113,16 +119,10 @@ def joeynmt_model(size: Size, dropout: float = 0.0) -> Any:
         "embeddings": {"embedding_dim": size.d_model, "scale": True, "dropout": dropout},
         "dropout": dropout,
         "layer_norm": "post",
+        "activation": "relu",
     }
-    config = {
-        "encoder": side,
-        "decoder": side,
-        "tied_embeddings": True,
-        "tied_softmax": True,
-        "initializer": "xavier_uniform",
-        "embed_initializer": "xavier_uniform",
-    }
-    return build_model(config, vocabulary, vocabulary)
+    tied = {"tied_embeddings": True, "tied_softmax": True}
+    return {"initializer": "xavier_uniform", **tied, "encoder": side, "decoder": side}
 
 
 def joeynmt_batch(model: Any, sources: list[list[int]], targets: list[list[int]] | None) -> Any:

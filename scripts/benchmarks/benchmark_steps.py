@@ -1,7 +1,7 @@
 """The training steps that `benchmark_train.py` measures, each as its own project takes it.
 
-Run `benchmark_train.py`, which also says what is equal and what is not. The interpreters of other
-toolkits import this file too. Its top therefore imports nothing but the standard library.
+Run `benchmark_train.py`, which also says what is equal and what is not.
+Other toolkits' interpreters run it too, so its top imports the standard library only.
 
 Each builder returns a function that trains on batches in turn and reports the loss after every
 step. mt uses Lightning's loop, every other toolkit its own step in a plain loop. All make their
@@ -50,9 +50,6 @@ def autocast(device: str, precision: str) -> Any:
     import torch
 
     return torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
-
-
-# -------------------------------------------------------------------------------------------- mt
 
 
 def mt_module(size: Size, **options: Any) -> Any:
@@ -118,9 +115,6 @@ def fit(module: Any, batches: Sequence[Pairs], after: After, device: str, precis
     }
     with tempfile.TemporaryDirectory(prefix="benchmark") as folder:
         make_trainer(settings, Path(folder), [Call()]).fit(module, Data())
-
-
-# ------------------------------------------------------------------------------- other toolkits
 
 
 def build_transformers(size: Size, device: str, precision: str) -> Train:
@@ -354,9 +348,6 @@ def build_sockeye(size: Size, device: str, precision: str) -> Train:
         return values[0].detach()
 
     return loop(step)
-
-
-# ----------------------------------------------------------------------------------- the engines
 
 
 class Engine(NamedTuple):

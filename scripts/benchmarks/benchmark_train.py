@@ -49,7 +49,7 @@ from typing import Any
 import benchmarking
 import reporting
 
-# The interpreters of other toolkits run this file too: its top imports the standard library only.
+# Other toolkits' interpreters run this file too: its top imports the standard library only.
 from benchmark_models import PACKAGES
 from benchmark_steps import COMPILED, ENGINES, REFERENCE, TOOLKITS
 from benchmark_work import (
@@ -97,9 +97,6 @@ def work(args: argparse.Namespace) -> None:
         emit(measure_matrices(size, work_in(batches).tokens // 2 // len(batches), args.device))
     else:
         emit(measure_engine(args.worker, size, batches, args.warm, args.device))
-
-
-# ------------------------------------------------------------------------------- in the driver
 
 
 def matrix_rates(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:

@@ -33,6 +33,7 @@ Medians leave out disturbed samples (`benchmarking.py`) if any are undisturbed; 
 """
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -44,7 +45,7 @@ from typing import Any, NamedTuple
 import benchmarking
 import reporting
 
-# The interpreters of other toolkits run this file too: its top imports the standard library only.
+# Other toolkits' interpreters run this file too: its top imports the standard library only.
 from benchmark_engines import ENGINES, REFERENCE, TOOLKITS, Setup
 from benchmark_models import FIRST_WORD, PACKAGES, SIZES
 from benchmarking import Meter, Rounds, Sample, emit, names, numbers
@@ -63,27 +64,16 @@ COLUMNS = {
 
 
 class Case(NamedTuple):
-    """What one sample measures; as text small/4/64."""
+    """What one sample measures."""
 
     size: str
     beam: int
     batch: int
 
-    @classmethod
-    def parse(cls, text: str) -> "Case":
-        size, beam, batch = text.split("/")
-        return cls(size, int(beam), int(batch))
-
-    def __str__(self) -> str:
-        return f"{self.size}/{self.beam}/{self.batch}"
-
 
 def title(row: Row) -> str:
     search = "greedy" if row["beam"] == 1 else f"beam {row['beam']}"
     return f"{row['size']}, {search}, batch {row['batch']}"
-
-
-# ------------------------------------------------------------------------------- in the worker
 
 
 def batches(vocabulary: int, batch: int) -> Iterator[list[list[int]]]:
@@ -132,9 +122,6 @@ def work(name: str, cases: Sequence[Case], setup: Setup, seconds: float) -> Iter
         }
 
 
-# ------------------------------------------------------------------------------- in the driver
-
-
 def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     """One row for each case and engine, the fastest first, with its ratios."""
     rows = []
@@ -162,7 +149,7 @@ def measure(args: argparse.Namespace, engines: Sequence[str], scratch: str) -> R
     }
     for number in range(1, args.rounds + 1):
         for name in [name for name in engines if todo[name]]:
-            options = ["--cases", ",".join(map(str, todo[name])), "--seconds", args.seconds]
+            options = ["--cases", json.dumps(todo[name]), "--seconds", args.seconds]
             options += ["--scratch", scratch]
             samples, failed = rounds.run(number, name, ENGINES[name].toolkit, options)
             if name in rounds.skipped or (failed and not samples):
@@ -181,7 +168,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each sample, at least")
     benchmarking.add_worker_options(parser, rounds=5)
     benchmarking.add_output_options(parser)
-    parser.add_argument("--cases", type=names, help=argparse.SUPPRESS)
+    parser.add_argument("--cases", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     benchmarking.check_names(parser, "--sizes", args.sizes, SIZES)
@@ -195,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if benchmarking.start_worker(
             PACKAGES[ENGINES[args.worker].toolkit], TOOLKITS, args.threads
         ):
-            cases = [Case.parse(text) for text in args.cases]
+            cases = [Case(*case) for case in args.cases]
             setup = Setup(args.threads, args.scratch)
             for sample in work(args.worker, cases, setup, args.seconds):
                 emit(sample)

@@ -1,7 +1,6 @@
 """What a worker of `benchmark_train.py` measures: sentences, their operations, steps, products.
 
-The interpreters of other toolkits import this file too. Its top therefore imports nothing but the
-standard library.
+Other toolkits' interpreters run this file too, so its top imports the standard library only.
 """
 
 import math
@@ -132,9 +131,6 @@ def describe_work(size: Size, batches: Sequence[Pairs], warm: int) -> dict[str, 
         "padding": round(padding(timed), 3),
         "dropout_elements": dropout_elements(size, work_in(batches[-1:])),
     }
-
-
-# ------------------------------------------------------------------------------------- measuring
 
 
 class DropoutCounter:

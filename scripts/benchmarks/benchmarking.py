@@ -79,6 +79,16 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
     return installed
 
 
+class JsonLines:
+    """A file that gets a line of JSON at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w", encoding="utf-8", buffering=1)  # each line at once
+
+    def write(self, **values: Any) -> None:
+        self.file.write(json.dumps(values, ensure_ascii=False) + "\n")
+
+
 def emit(record: Mapping[str, Any]) -> None:
     """Send a record to the driver: a worker prints a JSON line for each."""
     print(json.dumps(record), flush=True)

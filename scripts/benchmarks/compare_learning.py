@@ -13,12 +13,11 @@ in the same order; their dropout draws differ, as between two seeds. The runs ar
   mean loss over the last 100 steps stand beside those between the seeds of the plain step.
 """
 
-import contextlib
-import io
 import json
 import statistics
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -37,14 +36,12 @@ from mt.model.reference import from_fast
 from mt.model.transformer import Transformer as FastTransformer
 from mt.training.lightning_module import TranslationModule
 from mt.training.lr_scheduler import learning_rate
+from mt.training.setup import make_trainer, set_up_logging
 
 SHAPE = {"N": 3, "d_model": 128, "d_ff": 512, "h": 4}  # conf/model/tiny.yaml
 WARMUP, EPS_LS = 400, 0.1
 LAST = 100  # steps whose mean loss is compared
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-# ------------------------------------------------------------------------------ the plain step
 
 
 def learn_plainly(fast: FastTransformer, batches: Sequence[Batch], seed: int) -> list[float]:
@@ -67,44 +64,12 @@ def learn_plainly(fast: FastTransformer, batches: Sequence[Batch], seed: int) ->
     return losses
 
 
-# ------------------------------------------------------------------------------- the fast step
-
-
 class Losses(pl.Callback):
     def __init__(self) -> None:
         self.values: list[float] = []
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         self.values.append(float(trainer.callback_metrics["train_loss"]))
-
-
-def make_trainer(steps: int, precision: str, callbacks: list[pl.Callback]) -> pl.Trainer:
-    with contextlib.redirect_stderr(io.StringIO()):  # hides Lightning's greeting
-        return pl.Trainer(
-            max_steps=steps,
-            accelerator="cpu",
-            devices=1,
-            precision=precision,  # type: ignore[arg-type]
-            logger=False,
-            callbacks=callbacks,
-            limit_val_batches=0,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-        )
-
-
-# --------------------------------------------------------------------------------- all the runs
-
-
-def make_data(tokenizer: Tokenizer, folder: str, max_tokens: int) -> TranslationData:
-    data = TranslationData(
-        PhrasebookReader(), tokenizer, PairFilter(), max_tokens, folder, seed=1, limit=32000
-    )
-    data.trainer = make_trainer(1, "32-true", [])
-    data.setup("fit")
-    return data
 
 
 def make_module(tokenizer: Tokenizer, P_drop: float, seed: int) -> TranslationModule:
@@ -128,14 +93,20 @@ def learn(
     kind: str, P_drop: float, seed: int, steps: int, tokenizer: Tokenizer, max_tokens: int
 ) -> dict[str, Any]:
     """One run; its kind is "plain", or the precision of the fast step."""
-    module = make_module(tokenizer, P_drop, seed)
+    module, callback = make_module(tokenizer, P_drop, seed), Losses()
+    settings = {"max_steps": steps, "accelerator": "cpu", "devices": 1}
     with tempfile.TemporaryDirectory() as folder:
-        data = make_data(tokenizer, folder, max_tokens)
+        data = TranslationData(
+            PhrasebookReader(), tokenizer, PairFilter(), max_tokens, folder, seed=1, limit=32000
+        )
+        precision = PRECISIONS.get(kind, "32-true")
+        trainer = make_trainer({**settings, "precision": precision}, Path(folder), [callback])
+        data.trainer = trainer
+        data.setup("fit")
         if kind == "plain":
             losses = learn_plainly(module.model, first_batches(data, steps), seed)
         else:
-            callback = Losses()
-            make_trainer(steps, PRECISIONS[kind], [callback]).fit(module, data)
+            trainer.fit(module, data)
             losses = callback.values
     last = statistics.mean(losses[-LAST:])
     print(f"{kind}, P_drop {P_drop}, seed {seed}: loss of the last {LAST} steps {last:.4f}")
@@ -196,6 +167,7 @@ def main() -> None:
     add_output_options(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    set_up_logging()
     pairs = list(PhrasebookReader().pairs("train"))[:32000]
     tokenizer = train((side for pair in pairs for side in pair), args.vocabulary)
     options = args.steps, tokenizer, args.max_tokens

@@ -49,8 +49,6 @@ from mt.utils.atomic import atomic_write
 
 HERE = Path(__file__).resolve().parent
 
-# ------------------------------------------------------------------------------- two trainings
-
 
 def train_both(plan: Plan, python: str, batch_size: int) -> None:
     """Run both trainings at the same time; one that did not finish before starts again."""
@@ -101,9 +99,6 @@ def environment(plan: Plan) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": str(plan.threads), "PYTHONWARNINGS": "ignore"}
 
 
-# ----------------------------------------------------------------------------- two translations
-
-
 def translate_both(plan: Plan, python: str) -> dict[str, int]:
     """Translate the validation set with each mean of checkpoints, and the test set with the best.
 
@@ -152,9 +147,6 @@ def run(command: Sequence[object], plan: Plan, name: str) -> None:
         )
     if done.returncode:
         raise OSError(f"{name} failed: see {log}")
-
-
-# ------------------------------------------------------------------------------ the comparison
 
 
 def compare(plan: Plan, python: str) -> dict[str, Any]:

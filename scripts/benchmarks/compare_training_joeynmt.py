@@ -19,7 +19,6 @@ A clock counts the time of every update, without validation. CONFIG is JSON; bes
 keys it holds "comparison".
 """
 
-import functools
 import json
 import sys
 import time
@@ -31,16 +30,16 @@ import joeynmt.prediction
 import joeynmt.training
 import torch
 from benchmark_models import joeynmt_drops_as_the_paper
-from benchmarking import versions
+from benchmarking import JsonLines, versions
 from joeynmt.helpers import make_model_dir, set_seed
 
 
 class Clock:
-    """Writes a line for each update to clock.jsonl, for each validation to validations.jsonl."""
+    """Measures the time of updates, and writes them and the validations to files."""
 
     def __init__(self, folder: Path) -> None:
-        self.updates = (folder / "clock.jsonl").open("w", encoding="utf-8")
-        self.validations = (folder / "validations.jsonl").open("w", encoding="utf-8")
+        self.updates = JsonLines(folder / "clock.jsonl")
+        self.validations = JsonLines(folder / "validations.jsonl")
         self.src = self.tgt = 0  # tokens of the current update, with eos
         self.start()
 
@@ -48,21 +47,12 @@ class Clock:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
     def update(self, step: int) -> None:
-        update = {
-            "step": step,
-            "seconds": round(time.perf_counter() - self.wall, 4),
-            "cpu_seconds": round(time.process_time() - self.cpu, 4),
-            "src": self.src,
-            "tgt": self.tgt,
-        }
-        self.updates.write(json.dumps(update) + "\n")
-        self.updates.flush()
+        seconds = round(time.perf_counter() - self.wall, 4)
+        cpu_seconds = round(time.process_time() - self.cpu, 4)
+        self.updates.write(
+            step=step, seconds=seconds, cpu_seconds=cpu_seconds, src=self.src, tgt=self.tgt
+        )
         self.src = self.tgt = 0
-
-    def validation(self, step: int, perplexity: float, hypotheses: Sequence[str]) -> None:
-        scores = {"step": step, "perplexity": perplexity, "pieces": list(hypotheses)}
-        self.validations.write(json.dumps(scores, ensure_ascii=False) + "\n")
-        self.validations.flush()
 
 
 def train(config: dict[str, Any]) -> None:
@@ -102,7 +92,8 @@ def change_training(comparison: dict[str, Any], clock: Clock) -> Any:
         model.loss_function = ("crossentropy", 0.0)
         outputs = original_predict(model, *args, **kwargs)
         model.loss_function = ("crossentropy", smoothing)
-        clock.validation(Manager.steps, outputs[0]["ppl"], outputs[2])
+        perplexity, pieces = outputs[0]["ppl"], list(outputs[2])
+        clock.validations.write(step=Manager.steps, perplexity=perplexity, pieces=pieces)
         clock.wall += time.perf_counter() - wall
         clock.cpu += time.process_time() - cpu
         return outputs
@@ -156,12 +147,10 @@ def draw_attention_as_mt(model: torch.nn.Module) -> None:
 def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     """The mean of the weights in several checkpoints."""
     states = [torch.load(path, map_location="cpu")["model_state"] for path in paths]
-
-    def mean(name: str) -> torch.Tensor:
-        total = functools.reduce(torch.add, (state[name].double() for state in states))
-        return (total / len(states)).to(states[0][name].dtype)
-
-    return {name: mean(name) for name in states[0]}
+    return {
+        name: torch.stack([state[name].double() for state in states]).mean(dim=0).to(weight.dtype)
+        for name, weight in states[0].items()
+    }
 
 
 def decode(config: dict[str, Any], split: str, count: str) -> None:

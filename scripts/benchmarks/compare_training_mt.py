@@ -4,10 +4,11 @@ The clock adds two files to the run directory: clock.jsonl with a line for each 
 validations.jsonl with a line for each validation.
 """
 
-import json
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarking import JsonLines
 
 import mt.train
 import mt.training.setup
@@ -19,8 +20,8 @@ class Clock(Progress):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         super().on_train_start(trainer, pl_module)
         folder = Path(trainer.logger.save_dir)
-        self.updates = (folder / "clock.jsonl").open("w", encoding="utf-8")
-        self.validations = (folder / "validations.jsonl").open("w", encoding="utf-8")
+        self.updates = JsonLines(folder / "clock.jsonl")
+        self.validations = JsonLines(folder / "validations.jsonl")
         self.cpu, self.cpu_mark = 0.0, time.process_time()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *rest: Any) -> None:
@@ -28,15 +29,13 @@ class Clock(Progress):
         now = time.process_time()
         self.cpu, self.cpu_mark = self.cpu + now - self.cpu_mark, now
         batch = rest[1]
-        update = {
-            "step": trainer.global_step,
-            "seconds": round(self.time, 4),
-            "cpu_seconds": round(self.cpu, 4),
-            "src": batch.src.tokens,
-            "tgt": batch.tgt.tokens,
-        }
-        self.updates.write(json.dumps(update) + "\n")
-        self.updates.flush()
+        self.updates.write(
+            step=trainer.global_step,
+            seconds=round(self.time, 4),
+            cpu_seconds=round(self.cpu, 4),
+            src=batch.src.tokens,
+            tgt=batch.tgt.tokens,
+        )
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         super().on_validation_end(trainer, pl_module)
@@ -45,8 +44,7 @@ class Clock(Progress):
             return
         values = trainer.callback_metrics
         scores = {"perplexity": float(values["val_ppl"]), "bleu": float(values["val_bleu"])}
-        self.validations.write(json.dumps({"step": trainer.global_step, **scores}) + "\n")
-        self.validations.flush()
+        self.validations.write(step=trainer.global_step, **scores)
 
 
 if __name__ == "__main__":

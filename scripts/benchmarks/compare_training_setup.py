@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmark_models import Size, joeynmt_shape
 from reporting import setting
 
 from mt.data import tokenizer as tokenizers
@@ -44,9 +45,6 @@ class Plan(NamedTuple):
         """All that training depends on, except the data."""
         numbers = {name: value for name, value in self._asdict().items() if isinstance(value, int)}
         return {**numbers, "checkpoints": max(self.average)}
-
-
-# -------------------------------------------------------------------------------- the same data
 
 
 def prepare_both(plan: Plan) -> PreparedCorpus:
@@ -124,9 +122,6 @@ def fitting_batch_size(longest: np.ndarray, batches: int, epochs: int = 5) -> in
     return min((low, high), key=lambda size: abs(mean(size) - batches))
 
 
-# ---------------------------------------------------------------------------- the same settings
-
-
 def mt_arguments(plan: Plan) -> list[str]:
     """The arguments of `python -m mt.train`."""
     return [
@@ -160,21 +155,7 @@ def joeynmt_config(plan: Plan, batch_size: int) -> dict[str, Any]:
     """Joey NMT's configuration of the same training."""
     text = plan.work / "pieces"
     language = {"level": "word", "lowercase": False, "voc_file": str(text / "vocabulary.txt")}
-    side = {
-        "type": "transformer",
-        "num_layers": MODEL["N"],
-        "num_heads": MODEL["h"],
-        "hidden_size": MODEL["d_model"],
-        "ff_size": MODEL["d_ff"],
-        "embeddings": {
-            "embedding_dim": MODEL["d_model"],
-            "scale": True,
-            "dropout": MODEL["P_drop"],
-        },
-        "dropout": MODEL["P_drop"],
-        "layer_norm": "post",
-        "activation": "relu",
-    }
+    size = Size(MODEL["d_model"], MODEL["d_ff"], MODEL["h"], MODEL["N"], plan.vocabulary)
     return {
         "name": "compare_training",
         "joeynmt_version": "2.3.0",
@@ -189,14 +170,10 @@ def joeynmt_config(plan: Plan, batch_size: int) -> dict[str, Any]:
             "trg": {"lang": plan.source.tgt, **language},
         },
         "model": {
-            "initializer": "xavier_uniform",
+            **joeynmt_shape(size, MODEL["P_drop"]),
             "embed_initializer": "normal",
             "embed_init_weight": MODEL["d_model"] ** -0.5,  # the standard deviation
             "bias_initializer": "zeros",
-            "tied_embeddings": True,
-            "tied_softmax": True,
-            "encoder": side,
-            "decoder": side,
         },
         "training": {
             "normalization": "tokens",

@@ -43,10 +43,10 @@ def test_nearly_all_can_be_dropped() -> None:
 def test_neighbours_rows_and_calls_are_independent() -> None:
     torch.manual_seed(0)
     drops = [1.0 - draw_keep_mask(torch.Size((500, 1001)), 0.2)[0].double() for _ in range(2)]
-    (one, other), n = drops, 500 * 1001
+    (first, second), n = drops, 500 * 1001
     pairs = [
-        (one, other),
-        *((one.flatten()[k:], one.flatten()[:-k]) for k in (1, 2, 3, 4, 1001)),
+        (first, second),
+        *((first.flatten()[k:], first.flatten()[:-k]) for k in (1, 2, 3, 4, 1001)),
     ]
     for x, y in pairs:
         both = (x * y).mean().item()
@@ -121,6 +121,6 @@ def test_without_training_or_without_a_share_nothing_is_dropped_or_drawn(dropout
 def test_nn_dropout_is_met_in_mean_and_deviation() -> None:
     torch.manual_seed(0)
     x = torch.randn(1000, 1000)
-    ours, theirs = Dropout(0.1).train()(x), nn.Dropout(0.1).train()(x)
-    assert ours.mean().item() == pytest.approx(theirs.mean().item(), abs=0.005)
-    assert ours.std().item() == pytest.approx(theirs.std().item(), rel=0.005)
+    own, pytorchs = Dropout(0.1).train()(x), nn.Dropout(0.1).train()(x)
+    assert own.mean().item() == pytest.approx(pytorchs.mean().item(), abs=0.005)
+    assert own.std().item() == pytest.approx(pytorchs.std().item(), rel=0.005)

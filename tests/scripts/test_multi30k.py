@@ -143,7 +143,7 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     faked: Faked,
 ) -> None:  # fmt: skip
     run, call, calls, tuned = faked
-    found = run("--", "trainer.max_steps=9")
+    scored = run("--", "trainer.max_steps=9")
     assert [call[0] for call in calls] == ["mt.train"] * 4 + ["mt.evaluate"] * 4
     assert all(call[-1] == "trainer.max_steps=9" and "ckpt=auto" in call for call in calls[:4])
     assert all("search.beam_size=10" in call and "search.alpha=1.4" in call for call in calls[4:])
@@ -151,14 +151,14 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
     english = [ENGLISH.splitlines(), ["two men are here .", "a dog ( brown ) runs ."]]
     assert len(tuned) == 20
     assert all("seed1" in path and sources in english for path, sources, _, _ in tuned)
-    assert list(found) == ["raw", "lc.norm.tok"]
-    assert found["raw"]["cased sacreBLEU"]["mean"] == 41.5  # of 41 and 42
-    assert found["raw"]["lc-tok BLEU"]["mean"] == 42.5
-    assert found["lc.norm.tok"]["lc-tok BLEU"] == {
+    assert list(scored) == ["raw", "lc.norm.tok"]
+    assert scored["raw"]["cased sacreBLEU"]["mean"] == 41.5  # of 41 and 42
+    assert scored["raw"]["lc-tok BLEU"]["mean"] == 42.5
+    assert scored["lc.norm.tok"]["lc-tok BLEU"] == {
         "mean": 43.5, "deviation": 0.71, "least": 43, "most": 44, "seeds": 2
     }  # fmt: skip
     # detokenised, but without the references' capitals
-    assert 0 < found["lc.norm.tok"]["cased sacreBLEU"]["mean"] < 41
+    assert 0 < scored["lc.norm.tok"]["cased sacreBLEU"]["mean"] < 41
     assert "43.50 ± 0.71" in capsys.readouterr().out
     for name in (
         "raw-seed1",
@@ -169,7 +169,7 @@ def test_both_forms_are_tuned_on_validation_and_tested_once(
         assert load_search_defaults(model) == SearchOptions(10, 1.4)
 
     calls.clear()
-    assert run("--", "trainer.max_steps=9") == found
+    assert run("--", "trainer.max_steps=9") == scored
     assert [call[0] for call in calls] == ["mt.train"] * 4  # they end at once
     assert len(tuned) == 20
     with pytest.raises(ValueError, match="name another --folder or --settings"):

@@ -24,6 +24,7 @@ from mt.data.readers import FileReader, HubReader, PhrasebookReader
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model.transformer import Transformer
+from mt.training import run_dir  # noqa: F401  # it registers the resolver of hydra.run.dir
 from mt.training.config import read_config
 from mt.training.lightning_module import TranslationModule
 from mt.training.loss import smoothed_cross_entropy
