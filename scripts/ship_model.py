@@ -17,18 +17,13 @@ MAX_BYTES = 20_000_000  # of weights, so that a clone stays small
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Make a model folder small enough to be bundled with the package."
-    )
-    parser.add_argument("model", help="model folder of a run")
-    parser.add_argument("output", type=Path, help="the folder to write, or to replace")
-    parser.add_argument(
-        "--card", type=Path, required=True, help="the file that becomes its README.md"
-    )
-    parser.add_argument("--beam-size", type=int, help="the beam size that suits it best, if not 4")
-    parser.add_argument(
-        "--alpha", type=float, help="the length penalty that suits it best, if not 0.6"
-    )
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("model", help="model folder of a run")
+    add("output", type=Path, help="the folder to write, or to replace")
+    add("--card", type=Path, required=True, help="the file that becomes its README.md")
+    add("--beam-size", type=int, help="the beam size that suits it best, if not 4")
+    add("--alpha", type=float, help="the length penalty that suits it best, if not 0.6")
     args = parser.parse_args(argv)
     options = {"beam_size": args.beam_size, "alpha": args.alpha}
     search = {name: value for name, value in options.items() if value is not None}

@@ -25,7 +25,7 @@ SETTINGS = """
     data.tokens_per_step=800 data.max_tokens=400 data.noise=0.2 tokenizer.bpe_dropout=0.1
     training.warmup_steps=50 search.beam_size=1 validate_every=10 checkpoint_every=5 average=3
     trainer.max_steps=12 trainer.accelerator=cpu trainer.devices=1
-""".split()
+""".split()  # noqa: SIM905
 
 
 @pytest.fixture

@@ -43,9 +43,9 @@ def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Bat
 def group(lengths: np.ndarray) -> list[list[tuple[int, int]]]:
     """Group neighbours of similar length: (sentences, longest length) of each group, by side.
 
-    ``lengths`` [B, sides], the longest pair first. A group ends where its padding, by the longer
-    sides, would exceed a 64th of the batch. Where this makes more than MAX_GROUPS groups, they may
-    have more padding. About a sixth of the positions that attention lays out is then padding.
+    ``lengths`` [B, sides], the longest pair first. The length of a pair is that of its longer
+    side. A new group begins where the padding would exceed a 64th of the batch, or more where that
+    makes more than MAX_GROUPS groups. About a sixth of what attention lays out is padding.
     """
     longest = lengths.max(axis=1).tolist()
     max_padding = sum(longest) / 64
@@ -103,10 +103,9 @@ def num_stratified_batches(
 ) -> int:
     """The number N of length-stratified batches that pairs make (see ``TokenBudgetSampler``).
 
-    ``lengths`` [pairs, sides], sorted. A batch gets one pair of each stratum, that is of each N
-    neighbours; N is such that the batch which gets the longest of each still stays within
-    ``max_tokens`` on every side. Together with ``other_batches`` each rank gets equally many,
-    unless there are too few pairs for that.
+    ``lengths`` [pairs, sides], sorted. It is about the smallest number with which even a batch of
+    the longest pair of every stratum stays within ``max_tokens``. With ``other_batches`` it divides
+    evenly among the ranks, unless there are too few pairs for that.
     """
     batches = 1
     while batches < len(lengths):

@@ -37,7 +37,11 @@ class Packed(NamedTuple):
 
 
 def pack(ids: Tensor, pad_id: int = 0, groups: Sequence[tuple[int, int]] | None = None) -> Packed:
-    """Ids [B, T], padded at the end -> the same sentences packed; without ``groups`` in one."""
+    """Ids [B, T], padded at the end -> the same sentences packed; by default all form one group.
+
+    [[5, 6, 3], [7, 3, pad]] has the ids [5, 6, 3, 7, 3, pad, ...], the positions
+    [0, 1, 2, 0, 1, 0, ...], the rows [[0, 1, 2], [3, 4, 5]] and 5 tokens.
+    """
     real = (ids != pad_id).flatten()
     cells = real.nonzero()[:, 0]
     tokens = len(cells)

@@ -7,6 +7,7 @@ the same p-values. An implementation of our own over the same statistics gave eq
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -291,84 +292,78 @@ def _name(side: Report) -> str:
 
 def render(comparison: Report) -> str:
     """For a terminal: a row a score with 95% intervals and p-value, then which side is better."""
-    rows = [[score["name"], *_row(score)] for score in comparison["scores"]]
-    lines = [
+    header = ["", "A", "B", "B - A", "A, 95%", "B, 95%", "p"]
+    facts = [
         *(f"{side.upper()}     {_name(comparison[side])}" for side in "ab"),
         f"data  {comparison['data']}: {comparison['sentences']:,} sentences",
         *(f"note  {note}" for note in comparison["notes"]),
-        "",
-        reports.table(["", "A", "B", "B - A", "A, 95%", "B, 95%", "p"], rows, "plain"),
-        "",
-        _wins(comparison),
-        "",
-        "signatures",
-        *(f"  {score['name']}: {score['signature']}" for score in comparison["scores"]),
     ]
-    return "\n".join(lines)
+    parts = [
+        "\n".join(facts),
+        reports.table(header, _score_rows(comparison), "plain"),
+        _wins(comparison),
+        reports.signature_list(comparison["scores"]),
+    ]
+    return "\n\n".join(parts)
 
 
 def markdown(comparison: Report) -> str:
     """comparison.md."""
-    rows = [[score["name"], *_row(score)] for score in comparison["scores"]]
+    header = ["", "A", "B", "B - A", "A, mean ± 95%", "B, mean ± 95%", "p"]
     buckets = comparison["by_length"]
     columns = {
         f"{name}, {side.upper()}": [format_score(name, bucket[side][name]) for bucket in buckets]
         for name in buckets[0]["a"]
         for side in "ab"
     }
-    lines = [
-        "# Comparison",
-        "",
-        reports.indented_code(comparison["command"]),
-        "",
-        f"- date: {comparison['date']}",
-        *(f"- {side.upper()}: {_name(comparison[side])}" for side in "ab"),
-        f"- data: {comparison['data']}, {comparison['sentences']:,} sentences, sha256 of the "
+    facts = [
+        f"date: {comparison['date']}",
+        *(f"{side.upper()}: {_name(comparison[side])}" for side in "ab"),
+        f"data: {comparison['data']}, {comparison['sentences']:,} sentences, sha256 of the "
         f"references {comparison['reference_sha256'][:12]}",
-        *(f"- {note}" for note in comparison["notes"]),
-        "",
-        reports.table(["", "A", "B", "B - A", "A, mean ± 95%", "B, mean ± 95%", "p"], rows),
-        "",
+        *comparison["notes"],
+    ]
+    parts = [
+        "# Comparison",
+        reports.indented_code(comparison["command"]),
+        reports.bullets(facts),
+        reports.table(header, _score_rows(comparison)),
         "Paired bootstrap resampling of the sentences by sacreBLEU; samples and seed stand in the "
         "signatures. p is the chance of so great a difference if only the choice of sentences made "
         "it; 0.05 is the usual limit. Equal scores have none, nor have samples that are all alike. "
         "It says nothing of what another seed of training would give.",
-        "",
         "## Which scores these are",
-        "",
-        *reports.metric_list(comparison["scores"], comparison["target"], comparison["tokenized"]),
-        "",
+        reports.metric_list(comparison["scores"], comparison["target"], comparison["tokenized"]),
         "## Sentence by sentence",
-        "",
         f"{_wins(comparison)} `{comparison['sentence_chrf']['signature']}`",
-        "",
         "## By source length",
-        "",
         reports.length_table(buckets, columns),
-        "",
     ]
     if comparison["differ_most"]:
-        lines += ["## The sentences that differ most", ""]
-        lines += ["By chrF, the greatest losses of B first, then its greatest gains."]
+        parts += ["## The sentences that differ most"]
+        parts += ["By chrF, the greatest losses of B first, then its greatest gains."]
     for row in comparison["differ_most"]:
         names = {"source": "source", "reference": "reference", "A": "a", "B": "b"}
         texts = (f"{name}: {row[key]}" for name, key in names.items())
-        lines += [
-            "",
-            reports.indented_code(f"line {row['line']}: {row['difference']:+.1f}", *texts),
-        ]
-    return "\n".join(lines) + "\n"
+        parts.append(reports.indented_code(f"line {row['line']}: {row['difference']:+.1f}", *texts))
+    return reports.paragraphs(parts)
 
 
-def _row(score: Report) -> list[str]:
-    """A, B, their difference, both with their intervals, and p."""
-    name, sides = score["name"], (score["a"], score["b"])
-    return [
-        *(format_score(name, side["score"]) for side in sides),
-        format_score(name, sides[1]["score"] - sides[0]["score"], "+"),
-        *(f"{format_score(name, x['mean'])} ± {format_score(name, x['ci'])}" for x in sides),
-        "–" if score["p_value"] is None else f"{score['p_value']:.4f}",
-    ]
+def _score_rows(comparison: Report) -> list[list[str]]:
+    """For each score its name, A, B, their difference, both with their intervals, and p."""
+    rows = []
+    for score in comparison["scores"]:
+        form, sides = partial(format_score, score["name"]), (score["a"], score["b"])
+        rows.append(
+            [
+                score["name"],
+                *(form(side["score"]) for side in sides),
+                form(sides[1]["score"] - sides[0]["score"], "+"),
+                *(f"{form(side['mean'])} ± {form(side['ci'])}" for side in sides),
+                "–" if score["p_value"] is None else f"{score['p_value']:.4f}",
+            ]
+        )
+    return rows
 
 
 def _wins(comparison: Report) -> str:

@@ -159,84 +159,76 @@ def split_signature(signature: str) -> tuple[str, str]:
 
 def render(report: Report) -> str:
     """The report for a terminal: a row a score, a column a search, then the signatures."""
-    runs = report["runs"]
-    tokens = report["source_tokens"]  # None when no model has tokenised the text
-    lines = [
-        f"model   {model_name(report)}",
-        f"data    {report['data']}: {report['sentences']:,} sentences"
-        + ("" if tokens is None else f", {tokens:,} source tokens"),
-        "",
-        table(["", *map(search_name, runs)], _score_rows(runs), "plain"),
-        "",
-        "signatures",
-        *(f"  {score['name']}: {score['signature']}" for score in runs[0]["scores"]),
-    ]
-    if runs[0]["intervals"]:
-        lines.append(f"  ± (half the width of the 95% interval): {runs[0]['intervals']}")
-    return "\n".join(lines)
+    runs, tokens = report["runs"], report["source_tokens"]
+    size = f"{report['sentences']:,} sentences"
+    if tokens is not None:  # a model has tokenised the text
+        size += f", {tokens:,} source tokens"
+    text = (
+        f"model   {model_name(report)}\n"
+        f"data    {report['data']}: {size}\n\n"
+        f"{table(['', *map(search_name, runs)], _score_rows(runs), 'plain')}\n\n"
+        f"{signature_list(runs[0]['scores'])}"
+    )
+    if signature := runs[0]["intervals"]:
+        text += f"\n  ± (half the width of the 95% interval): {signature}"
+    return text
 
 
 def markdown(report: Report, sentences: list[Row]) -> str:
     """report.md; ``sentences`` are the rows of the last search."""
-    runs = report["runs"]
+    runs, buckets = report["runs"], report["runs"][0]["by_length"]
     names = [search_name(run) for run in runs]
+    searched = runs[0]["beam_size"] is not None  # else the translations were in a file
     form = "tokenised already, scored as it is" if report["tokenized"] else "as people write it"
     sentence_signatures = runs[-1]["sentence_signatures"]
-    buckets = runs[0]["by_length"]
     columns = {
-        f"{metric}, {search_name(run)}": [
-            format_score(metric, bucket["scores"][metric]) for bucket in run["by_length"]
-        ]
+        f"{metric}, {name}": [format_score(metric, b["scores"][metric]) for b in run["by_length"]]
         for metric in buckets[0]["scores"]
-        for run in runs
-    } | {
-        f"ratio, {search_name(run)}": [_ratio_text(b["length_ratio"]) for b in run["by_length"]]
-        for run in runs
+        for name, run in zip(names, runs, strict=True)
     }
-    lines = [
-        f"# Evaluation of {report['model']}",
-        "",
-        indented_code(report["command"]),
-        "",
-        f"- date: {report['date']}",
-        f"- machine: {report['machine']}",
-        f"- model: {model_name(report)}",
-        f"- data: {report['data']}, {report['sentences']:,} sentences, text {form}",
-        f"- sha256 of the sources {report['source_sha256'][:12]}, "
+    for name, run in zip(names, runs, strict=True):
+        columns[f"ratio, {name}"] = [_ratio_text(b["length_ratio"]) for b in run["by_length"]]
+    facts = [
+        f"date: {report['date']}",
+        f"machine: {report['machine']}",
+        f"model: {model_name(report)}",
+        f"data: {report['data']}, {report['sentences']:,} sentences, text {form}",
+        f"sha256 of the sources {report['source_sha256'][:12]}, "
         f"of the references {report['reference_sha256'][:12]}",
-        *_search_lines(report),
-        "",
+    ]
+    if searched:
+        facts += [
+            f"search: alpha {runs[0]['alpha']}, precision {report['config']['precision']}",
+            f"tokenizer: sha256 {report['tokenizer_sha256'][:12]}",
+        ]
+    intervals = runs[0]["intervals"] and (
+        "± is half the width of the 95% interval of sacreBLEU's bootstrap over the sentences, "
+        f"`{runs[0]['intervals']}`, which lies around the mean of its samples: what another choice "
+        "of sentences could give, not what another seed of training could."
+    )
+    parts = [
+        f"# Evaluation of {report['model']}",
+        indented_code(report["command"]),
+        bullets(facts),
         table(["", *names], _score_rows(runs)),
-        "",
-        *_interval_lines(runs[0]["intervals"]),
+        intervals,
         "The length ratio is tokens of the hypotheses over tokens of the references, as the first "
-        "BLEU above counts them."
-        + ("" if runs[0]["beam_size"] is None else " Output tokens are the model's pieces."),
-        "",
+        "BLEU above counts them." + (" Output tokens are the model's pieces." if searched else ""),
         "## Which scores these are",
-        "",
-        *metric_list(runs[0]["scores"], report["target"], report["tokenized"]),
-        "",
+        metric_list(runs[0]["scores"], report["target"], report["tokenized"]),
         "## By source length",
-        "",
         length_table(buckets, columns),
-        "",
         "## Sentence by sentence",
-        "",
         _quantile_table(sentences, sentence_signatures, names[-1]),
-        "",
-        *(f"- sentence {name}: `{text}`" for name, text in sentence_signatures.items()),
-        "",
+        bullets(f"sentence {name}: `{text}`" for name, text in sentence_signatures.items()),
         f"The {min(NUM_WORST_SENTENCES, len(sentences))} of least chrF, {names[-1]}; "
         f"all are in {runs[-1]['sentence_scores']}.",
     ]
     for row in sorted(sentences, key=lambda row: row["chrf"])[:NUM_WORST_SENTENCES]:
-        values = ", ".join(
-            f"{name} {format_score(name, row[name])}" for name in sentence_signatures
-        )
+        scores = (f"{name} {format_score(name, row[name])}" for name in sentence_signatures)
         texts = (f"{name}: {row[name]}" for name in ("source", "reference", "hypothesis"))
-        lines += ["", indented_code(f"line {row['line']}: {values}", *texts)]
-    return "\n".join(lines) + "\n"
+        parts.append(indented_code(f"line {row['line']}: {', '.join(scores)}", *texts))
+    return paragraphs(parts)
 
 
 def _score_rows(runs: list[Report]) -> list[list[str]]:
@@ -262,31 +254,25 @@ def _ratio_text(ratio: float | None) -> str:
     return "–" if ratio is None else f"{ratio:.3f}"
 
 
-def _search_lines(report: Report) -> list[str]:
-    if report["runs"][0]["beam_size"] is None:
-        return []
-    return [
-        f"- search: alpha {report['runs'][0]['alpha']}, precision {report['config']['precision']}",
-        f"- tokenizer: sha256 {report['tokenizer_sha256'][:12]}",
-    ]
+def paragraphs(parts: Iterable[str | None]) -> str:
+    """A text in Markdown: its parts, but for the empty ones, with a blank line between two."""
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _interval_lines(signature: str | None) -> list[str]:
-    if signature is None:
-        return []
-    return [
-        "± is half the width of the 95% interval of sacreBLEU's bootstrap over the sentences, "
-        f"`{signature}`, which lies around the mean of its samples: what another choice of "
-        "sentences could give, not what another seed of training could.",
-        "",
-    ]
+def bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
-def metric_list(scores: list[Report], target: str, tokenized: bool) -> list[str]:
+def metric_list(scores: list[Report], target: str, tokenized: bool) -> str:
     """A line of Markdown for each score: its description and its signature."""
     specs = [*metrics.metric_specs(target, tokenized), metrics.COMET]
     descriptions = {spec.name: spec.description for spec in specs}
-    return [f"- {s['name']}: {descriptions[s['name']]}. `{s['signature']}`" for s in scores]
+    return bullets(f"{s['name']}: {descriptions[s['name']]}. `{s['signature']}`" for s in scores)
+
+
+def signature_list(scores: list[Report]) -> str:
+    """For a terminal."""
+    return "\n".join(["signatures", *(f"  {s['name']}: {s['signature']}" for s in scores)])
 
 
 def table(header: list[str], rows: list[list[str]], form: str = "pipe") -> str:

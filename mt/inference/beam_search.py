@@ -1,4 +1,4 @@
-"""Greedy search, beam search and sampling (6.1): source ids in, target ids out, a token a step.
+"""Greedy search, beam search and sampling (6.1): source ids in, target ids out, token by token.
 
 The model computes with tensors. The search keeps its hypotheses in plain Python, so that a step
 reads like the algorithm.
@@ -33,7 +33,7 @@ class SearchModel(Protocol):
 
 class Hypothesis(NamedTuple):
     ids: list[int]  # without bos and eos
-    score: float  # log P over the length penalty
+    score: float  # log P divided by the length penalty
     log_prob: float  # natural logarithm of P(ids, eos | source)
     token_log_probs: tuple[float, ...] = ()  # log P of each token given those before it; eos last
 
@@ -59,7 +59,7 @@ def search(
         if limit is None:
             limit = max(length + MAX_EXTRA, options.min_length)
         source = src[b, : length + 1].tolist() if options.samples else []
-        sentences.append(_Sentence(options, max(limit, len(prefix)), prefix, source))
+        sentences.append(_SentenceSearch(options, max(limit, len(prefix)), prefix, source))
     return _decode(model, src, options, sentences)
 
 
@@ -69,12 +69,12 @@ def score(
 ) -> list[Hypothesis]:
     """Score given outputs, ids without eos, one for each source of ``src`` [B, S]."""
     options = SearchOptions(beam_size=1, alpha=alpha)
-    sentences = [_Sentence(options, len(output), output, []) for output in outputs]
+    sentences = [_SentenceSearch(options, len(output), output, []) for output in outputs]
     return [hypotheses[0] for hypotheses in _decode(model, src, options, sentences)]
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """The penalty of Wu et al. 2016, equation 14; ``length`` counts eos."""
+    """((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); ``length`` counts eos."""
     return ((5.0 + length) / 6.0) ** alpha
 
 
@@ -100,7 +100,7 @@ class _Node(NamedTuple):
 Candidate = tuple[float, int, int, float]  # total log P, row of its parent, token, log P of that
 
 
-class _Sentence:
+class _SentenceSearch:
     """The hypotheses of one sentence, alive and finished, each kind best first."""
 
     def __init__(
@@ -127,9 +127,10 @@ class _Sentence:
     def advance_beam(self, candidates: Sequence[Candidate], length: int) -> None:
         """One step of beam search, with the candidates best first.
 
-        The k best that do not end stay alive. Those that end compete by their final score. A
-        hypothesis that cannot reach the n best any more is dropped: log P only falls, and the
-        penalty of the longest possible output is the kindest. This changes no result.
+        Living hypotheses are ranked by log P, and the k best stay alive. Finished ones are ranked
+        by log P / penalty. A living hypothesis is dropped when even its log P of now, divided by
+        the largest penalty that it could get, is not above the n-th best finished score. This
+        changes no result, because log P only falls.
         """
         k, n_best, alpha = self.options.beam_size, self.options.n_best, self.options.alpha
         before, self.alive, self.parents = self.alive, [], []
@@ -181,13 +182,13 @@ class _Sentence:
 
 
 def _decode(
-    model: SearchModel, src: Tensor, options: SearchOptions, sentences: list[_Sentence]
+    model: SearchModel, src: Tensor, options: SearchOptions, sentences: list[_SentenceSearch]
 ) -> list[list[Hypothesis]]:
     """Decode a batch until every sentence is finished; finished sentences leave the batch."""
     if options.samples:
-        find_candidates, advance = _sample_candidates, _Sentence.advance_samples
+        find_candidates, advance = _sample_candidates, _SentenceSearch.advance_samples
     else:
-        find_candidates, advance = _beam_candidates, _Sentence.advance_beam
+        find_candidates, advance = _beam_candidates, _SentenceSearch.advance_beam
     with torch.autocast(src.device.type, enabled=False):  # an InferenceModel has its own precision
         active, parents, length = list(sentences), None, 0
         state: Any = model.start(src) if active else None
@@ -210,7 +211,7 @@ def _decode(
 
 
 def _beam_candidates(
-    logits: Tensor, active: list[_Sentence], options: SearchOptions, length: int
+    logits: Tensor, active: list[_SentenceSearch], options: SearchOptions, length: int
 ) -> list[list[Candidate]]:
     """The 2k best candidates of each sentence, as in tensor2tensor: at least k do not end."""
     keep = 1 if options.beam_size == 1 else 2 * options.beam_size
@@ -230,7 +231,7 @@ def _beam_candidates(
 
 
 def _sample_candidates(
-    logits: Tensor, active: list[_Sentence], options: SearchOptions, length: int
+    logits: Tensor, active: list[_SentenceSearch], options: SearchOptions, length: int
 ) -> list[list[Candidate]]:
     """One candidate for each living sample. What a sentence draws does not depend on the batch."""
     counts = [len(sentence.sample_ids) for sentence in active]
@@ -263,7 +264,7 @@ def _sample_token(logits: Tensor, uniforms: Tensor, options: SearchOptions) -> T
 
 
 def _constrained_log_probs(
-    logits: Tensor, active: list[_Sentence], options: SearchOptions, length: int
+    logits: Tensor, active: list[_SentenceSearch], options: SearchOptions, length: int
 ) -> Tensor:
     """Logits [B, w, V] -> log P, -inf for tokens that must not come next."""
     if options.repetition_penalty != 1:
@@ -285,19 +286,19 @@ def _constrained_log_probs(
     return log_probs
 
 
-def _penalise_repetition(logits: Tensor, active: list[_Sentence], penalty: float) -> None:
+def _penalise_repetition(logits: Tensor, active: list[_SentenceSearch], penalty: float) -> None:
     """Make the tokens of each hypothesis less likely to come again (Keskar et al. 2019)."""
     index = _token_index(active, set)
     used = logits[index]
     logits[index] = torch.where(used > 0, used / penalty, used * penalty)
 
 
-def _forbid_repeated_ngrams(log_probs: Tensor, active: list[_Sentence], n: int) -> None:
+def _forbid_repeated_ngrams(log_probs: Tensor, active: list[_SentenceSearch], n: int) -> None:
     log_probs[_token_index(active, partial(_repeating_tokens, n=n))] = -torch.inf
 
 
 def _token_index(
-    active: list[_Sentence], select_tokens: Callable[[list[int]], set[int]]
+    active: list[_SentenceSearch], select_tokens: Callable[[list[int]], set[int]]
 ) -> tuple[np.ndarray, ...]:
     """The index into [B, w, V] of the tokens selected for each hypothesis by its ids."""
     index = [

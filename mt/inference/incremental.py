@@ -1,13 +1,14 @@
 """The trained Transformer made ready to translate: ``mt.model``'s function, a token at a time.
 
 Three things make it fast. Keys and values are cached, those of a source once for all hypotheses of
-the sentence. The matrix product before a residual adds it. When hypotheses change places, a mask
-moves instead of the cache.
+the sentence. The matrix product before a residual adds it. When one hypothesis continues another,
+its row of a mask is copied, not its keys and values.
 
-Shapes: B sentences, w hypotheses of each, R = B * w rows, T positions at a time (S in the encoder;
-w in the decoder, where a sentence's hypotheses stand side by side), S source length, V vocabulary,
-N layers, h heads, d_v = d_model / h. Keys and values are cached side by side with the same
-``width``, the larger of d_k and d_v: zeros fill up the other.
+Shapes: B sentences, w hypotheses of each, R = B * w rows, T queries of a sentence at a time (S in
+the encoder, w in the decoder), S source length, V vocabulary, N layers, h heads, d_v = d_model / h.
+Keys and values are cached side by side with the same ``width`` of a head, the larger of d_k and
+d_v; zeros fill up the other. Masks are added to the scores here: 0 where a query may look, else
+-inf (``mt.model`` uses True and False).
 """
 
 import math
@@ -73,13 +74,15 @@ class InferenceModel:
         """
         B, w = tokens.shape
         x = self._embed(tokens.view(-1, 1), state.length)
-        new, keys, values, mask = state.advance(w, parents)
-        layers = zip(self.decoder, new, keys, values, *state.sources, strict=True)
+        new_slots, keys, values, mask = state.advance(w, parents)
+        layers = zip(self.decoder, new_slots, keys, values, *state.cross_by_layer, strict=True)
         for layer, *caches in layers:
             x = layer(x, B, *caches, mask, state)
         return self.vocabulary(x).float().view(B, w, -1)
 
-    def attention(self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int) -> list[Tensor]:
+    def cross_attention_weights(
+        self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
+    ) -> list[Tensor]:
         """The cross-attention (3.2.3) by which each token of ``outputs`` was predicted.
 
         Sources [B, S], outputs without eos -> weights [N, h, T, S] for each sentence, where T
@@ -121,66 +124,73 @@ def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
 class State:
     """The caches that a decoding step needs of the steps before it.
 
-    A step of w hypotheses a sentence fills w slots of the cache for good. A mask, 0 or -inf, tells
-    which slots are a hypothesis's own past. When hypotheses change places, only this mask moves,
-    not the keys and values of every layer.
+    All hypotheses of a sentence share one cache. Each step writes w new slots, one for each
+    hypothesis, and never moves or deletes them. The w hypotheses are the w queries of one
+    attention over all slots, and each has a row of the mask: 0 for the slots of its own tokens,
+    -inf for the others. A hypothesis that continues another copies the row of that.
     """
 
     def __init__(self, cross: Tensor, source_mask: Tensor | None) -> None:
-        self.cross = cross  # [N, B, S, 2h, width]: the keys of all heads, then their values
+        self.cross_cache = cross  # [N, B, S, 2h, width]: the keys of all heads, then their values
         self.source_mask = source_mask  # [B, 1, 1, S], or None when there is no padding
-        self.sources = _by_layer(cross)
-        self.own = torch.empty_like(cross[:, :, :1])  # as ``cross``, with slots in place of S
-        self.past: Tensor | None = None  # [B, w, capacity]; None: each slot is in everyone's past
-        self.slots = 0  # in use
+        self.cross_by_layer = _by_layer(cross)
+        self.self_cache = torch.empty_like(
+            cross[:, :, :1]
+        )  # as ``cross``, with slots in place of S
+        self.past_mask: Tensor | None = (
+            None  # [B, w, capacity]; None: each slot is in everyone's past
+        )
+        self.slots_used = 0  # in use
         self.length = 0  # steps taken
         self.weights: list[Tensor] | None = None  # a list collects cross-attention's weights
 
     def advance(self, w: int, parents: Tensor | None) -> tuple[Any, Any, Any, Tensor | None]:
         """Make room for w hypotheses: by layer the new slots, all keys, all values; the mask."""
-        start, self.slots = self.slots, self.slots + w
+        start, self.slots_used = self.slots_used, self.slots_used + w
         self.length += 1
-        if self.slots > self.own.shape[2]:
+        if self.slots_used > self.self_cache.shape[2]:
             # Unused memory costs only addresses; enlarging twice costs time.
-            self._enlarge(start, w * (3 * self.cross.shape[2] // 2 + 8))
+            self._enlarge(start, w * (3 * self.cross_cache.shape[2] // 2 + 8))
         if parents is not None:
-            if self.past is None:
-                shape = (len(parents), 1, self.own.shape[2])
-                self.past = self.own.new_full(shape, -torch.inf)
-                self.past[:, :, :start] = 0
+            if self.past_mask is None:
+                shape = (len(parents), 1, self.self_cache.shape[2])
+                self.past_mask = self.self_cache.new_full(shape, -torch.inf)
+                self.past_mask[:, :, :start] = 0
             sentence = torch.arange(len(parents), device=parents.device)[:, None]
-            self.past = self.past[sentence, parents]
-            self.past[:, :, start : self.slots].diagonal(dim1=1, dim2=2).zero_()
-        mask = None if self.past is None else self.past[:, None, :, : self.slots]
-        new = self.own[:, :, start : self.slots].unbind(0)  # N times [B, w, 2h, width]
-        keys, values = _by_layer(self.own[:, :, : self.slots])
-        return new, keys, values, mask
+            self.past_mask = self.past_mask[sentence, parents]
+            self.past_mask[:, :, start : self.slots_used].diagonal(dim1=1, dim2=2).zero_()
+        mask = None if self.past_mask is None else self.past_mask[:, None, :, : self.slots_used]
+        new_slots = self.self_cache[:, :, start : self.slots_used].unbind(
+            0
+        )  # N times [B, w, 2h, width]
+        keys, values = _by_layer(self.self_cache[:, :, : self.slots_used])
+        return new_slots, keys, values, mask
 
     def _enlarge(self, used: int, more: int) -> None:
-        N, B, capacity, *rest = self.own.shape
-        larger = self.own.new_empty(N, B, used + more, *rest)
-        larger[:, :, :used] = self.own[:, :, :used]
-        self.own = larger
-        if self.past is not None:
-            self.past = F.pad(self.past, (0, used + more - capacity), value=-torch.inf)
+        N, B, capacity, *rest = self.self_cache.shape
+        larger = self.self_cache.new_empty(N, B, used + more, *rest)
+        larger[:, :, :used] = self.self_cache[:, :, :used]
+        self.self_cache = larger
+        if self.past_mask is not None:
+            self.past_mask = F.pad(self.past_mask, (0, used + more - capacity), value=-torch.inf)
 
     def select(self, order: list[int]) -> None:
         """Make sentence ``order[i]`` sentence i; sentences that keep their place are not copied."""
         moved = [i for i, old in enumerate(order) if i != old]
         if moved:
-            device = self.own.device
+            device = self.self_cache.device
             to = torch.tensor(moved, device=device)
             origin = torch.tensor([order[i] for i in moved], device=device)
-            for cache in (self.own[:, :, : self.slots], self.cross):
+            for cache in (self.self_cache[:, :, : self.slots_used], self.cross_cache):
                 cache[:, to] = cache[:, origin]
-            for mask in (self.source_mask, self.past):
+            for mask in (self.source_mask, self.past_mask):
                 if mask is not None:
                     mask[to] = mask[origin]
         n = len(order)
-        self.own, self.cross = self.own[:, :n], self.cross[:, :n]
-        self.sources = _by_layer(self.cross)
+        self.self_cache, self.cross_cache = self.self_cache[:, :n], self.cross_cache[:, :n]
+        self.cross_by_layer = _by_layer(self.cross_cache)
         self.source_mask = None if self.source_mask is None else self.source_mask[:n]
-        self.past = None if self.past is None else self.past[:n]
+        self.past_mask = None if self.past_mask is None else self.past_mask[:n]
 
 
 _SMALL = 1e-30  # smaller probabilities are summed as logarithms: float32 ends at 1e-38

@@ -309,7 +309,7 @@ class Translator:
         @torch.inference_mode()  # it belongs to a thread, so it does not stand around run_batches
         def attend(batch: list[int]) -> list[Tensor]:
             src = self._pad([inputs[i].ids for i in batch])
-            return self.models[0].attention(src, [outputs[i] for i in batch], BOS)
+            return self.models[0].cross_attention_weights(src, [outputs[i] for i in batch], BOS)
 
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]
         return run_batches(attend, lengths, 1, batch_size, self.workers, self.exact)

@@ -1,6 +1,10 @@
-"""How attention sees a packed batch: as sentences, with the numbers of one head side by side.
+"""Packed rows -> padded sentences and heads, for attention, and back.
 
-Shapes: as in ``mt.data.packing``; queries and keys have d_k numbers a head, values d_v.
+A group of G sentences, W the longest, becomes [G, h, W, d] for each of queries, keys and values,
+with a mask for its padding; the way back drops the padding.
+
+Shapes: as in ``mt.data.packing``; m target rows and n source rows in cross-attention; queries and
+keys have d_k numbers a head, values d_v.
 """
 
 import itertools
@@ -69,7 +73,7 @@ class AttentionLayout:
         """[G, h, W, d] for each group -> [n, h * d]."""
         index, inverse = self._indices[1]
         vectors = torch.cat([group.reshape(-1, group.shape[-1]) for group in groups])
-        # No position looks at a row of padding, so that its cells get no gradient.
+        # Rows of padding are never keys and never count in the loss: their gradient is zero.
         return Gather.apply(vectors, inverse, index, None).view(len(self.packed.ids), -1)
 
     def _index(self, rows: list[Tensor], parts: int) -> tuple[Tensor, Tensor]:
@@ -81,9 +85,10 @@ class AttentionLayout:
         device, h = rows[0].device, self.h
         part = torch.arange(parts, device=device)[:, None, None, None]
         head = torch.arange(h, device=device)[:, None]
+        # Of row r, the vector of part p and head k is the packed vector (r * parts + p) * h + k.
         index = torch.cat(
             [((cells[:, None] * parts + part) * h + head).flatten() for cells in rows]
-        )
+        )  # [parts, G, h, W] of each group, by broadcasting
         # Each row of a sentence is used once, a row of padding by many cells or by none.
         inverse = torch.zeros(len(self.packed.ids) * parts * h, dtype=torch.long, device=device)
         inverse[index] = torch.arange(len(index), device=device)

@@ -22,10 +22,10 @@ def attention(
 
 
 def _attention_on_cpu(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Two products and a softmax: PyTorch's fused kernel is slower, in bfloat16 ten times.
+    """Two products and a softmax: PyTorch's fused kernel is slower here, ten times in bfloat16.
 
-    All three are in float32 at least: bfloat16 gains nothing here, because oneDNN compiles code
-    for every new T and S.
+    All three use at least float32: bfloat16 gains nothing here, because oneDNN compiles code
+    for every new T and S. B is the sentences of one group.
     """
     dtype = torch.promote_types(Q.dtype, torch.float32)
     (B, h, T, d_k), S = Q.shape, K.shape[2]

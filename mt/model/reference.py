@@ -1,8 +1,9 @@
 """The Transformer of *Attention Is All You Need* (Vaswani et al. 2017): read this file first.
 
 It follows the paper section by section and uses its notation; no line is here for speed.
-``mt.model.transformer`` computes the same function faster, with the same names for the layers, so
-that one can read both side by side. Tests compare outputs, loss, gradients and decoding.
+``mt.model.transformer`` computes the same function faster. Most names are the same there, but
+``SelfAttention`` and ``CrossAttention`` replace ``MultiHeadAttention``, and W_QKV stacks W_Q, W_K
+and W_V of all heads. Tests compare outputs, loss, gradients and decoding.
 
 Shapes: B sentences, S tokens in the longest source, T in the longest target, V in the vocabulary;
 h heads; queries and keys have d_k numbers, values d_v = d_model / h. In attention T queries look
@@ -61,7 +62,7 @@ class Transformer(nn.Module):
         return self.embedding.project(y)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Ids [B, T] -> [B, T, d_model]: embeddings plus positions (3.4, 3.5), dropout (5.4)."""
+        """Ids [B, T] or [B, S] -> embeddings plus positions (3.4, 3.5), dropout (5.4)."""
         x, T = self.embedding(ids), ids.shape[1]
         if self.positions is None:
             return self.dropout(x + positional_encoding(T, x.shape[-1]).to(x))
@@ -116,7 +117,7 @@ def padding_mask(ids: Tensor) -> Tensor:
 
 
 def causal_mask(ids: Tensor) -> Tensor:
-    """Ids [B, T] -> [T, T]: position i looks only at positions up to i, hence at no padding."""
+    """Ids [B, T] -> [T, T]: position i looks only at positions up to i; padding comes after."""
     T = ids.shape[1]
     return torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
 
@@ -127,7 +128,8 @@ def causal_mask(ids: Tensor) -> Tensor:
 def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V, equation 1.
 
-    Q [..., T, d_k], K [..., S, d_k], V [..., S, d_v], mask [..., T or 1, S] -> [..., T, d_v].
+    Q [..., T, d_k], K [..., S, d_k], V [..., S, d_v], mask -> [..., T, d_v].
+    Both masks, [B, 1, 1, S] and [T, T], broadcast to the scores [B, h, T, S].
     """
     d_k = Q.shape[-1]
     scores = Q @ K.transpose(-2, -1) / math.sqrt(d_k)  # [..., T, S]
@@ -255,7 +257,7 @@ def greedy_decode(model: Transformer, src: Tensor, max_length: int) -> Tensor:
 
 
 def from_fast(fast: Any) -> Transformer:
-    """A copy of a ``mt.model.transformer.Transformer``, in training mode if that is."""
+    """A copy of a ``mt.model.transformer.Transformer``, in training mode if ``fast`` is."""
     model = Transformer(**fast.config)
     model.load_state_dict(unstack(fast.state_dict(), fast.config))
     return model.to(fast.embedding.weight).train(fast.training)

@@ -91,7 +91,8 @@ class Transformer(nn.Module):
         Both are padded at the end. Logits of padding mean nothing: take no gradient from them.
         """
         target = pack(tgt, self.pad_id)
-        return self.project(self.states(pack(src, self.pad_id), target))[target.rows]
+        logits = self.project(self.states(pack(src, self.pad_id), target))  # [m, V]
+        return logits[target.rows]  # unpacked
 
     def states(self, src: Packed, tgt: Packed) -> Tensor:
         """Source ids, target ids shifted right -> the decoder's states [m, d_model].
@@ -120,7 +121,7 @@ class Transformer(nn.Module):
             encoding = positional_encoding(positions, self.d_model).to(x.dtype)
         else:
             encoding = self.positions(positions)
-        return encoding.add(x, alpha=math.sqrt(self.d_model))
+        return encoding.add(x, alpha=math.sqrt(self.d_model))  # sqrt(d_model) * x + encoding
 
     def encode(self, x: Tensor, source: AttentionLayout) -> Tensor:
         """Embedded source [n, d_model] -> memory [n, d_model] (3.1), dropout first (5.4)."""
@@ -190,8 +191,9 @@ class AddNorm(nn.Module):
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence over itself (3.2.2, 3.2.3).
 
-    The W_Q, W_K and W_V of all heads are stacked in one matrix, so that one product makes all
-    queries, keys and values. ``qk_dim`` None is d_model.
+    W_QKV stacks W_Q, W_K and W_V of all heads: one product makes all queries, keys and values.
+    ``layout.attend`` splits them into sentences and heads, computes equation 1 for each head, and
+    puts the heads side by side again (Concat). ``qk_dim`` None is d_model.
     """
 
     def __init__(self, d_model: int, qk_dim: int | None = None) -> None:

@@ -4,12 +4,10 @@ python scripts/benchmarks/benchmark_data.py --text PREFIX --validation PREFIX \\
     --output results/scale.json
 
 Writes a corpus in the layout of the Hugging Face hub from the lines of PREFIX.en(.gz) and
-PREFIX.de(.gz): each pair joins one to four of their pairs, a different choice in every repetition,
-which gives about the lengths of WMT14. Then runs this project's commands on the corpus and measures
-them. After an interruption, the same command continues with the files that exist.
+PREFIX.de(.gz), then runs this project's commands on it and measures them. After an interruption,
+the same command continues with the files that exist.
 """
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -23,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from benchmarking import new_parser
 from reporting import machine, new_report
 
 from mt.data import preprocessing
@@ -65,6 +64,7 @@ train.main()
 
 
 def join_pairs(pairs: list[Pair], count: int) -> Iterator[dict[str, str]]:
+    """Join one to four pairs, differently in every repetition: about the lengths of WMT14."""
     for n in range(count):
         repetition, i = divmod(n, len(pairs))
         parts = range(1 + (i + repetition) % 4)
@@ -148,7 +148,7 @@ def plan(prepared: preprocessing.PreparedCorpus, max_tokens: int) -> dict[str, A
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--text", required=True, help="prefix of the lines to make pairs from")
     parser.add_argument("--validation", required=True, help="prefix of the validation lines")
     parser.add_argument("--pairs", type=int, default=4_500_000)

@@ -1,7 +1,6 @@
-"""The translators that the benchmarks measure, each driven as its own project drives it.
+"""The translators that `benchmark_translate.py` measures, each driven as its own project drives it.
 
-Run `benchmark_translate.py`, which also says what is equal and what is not.
-Other toolkits' interpreters run it too, so its top imports the standard library only.
+Other toolkits' interpreters run this file too, so its top imports the standard library only.
 """
 
 from collections.abc import Callable
@@ -35,8 +34,7 @@ def build_mt(
     from mt.inference.options import SearchOptions
     from mt.model.transformer import Transformer
 
-    d_model, d_ff, h, N, vocab_size = size
-    model = Transformer(vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h).eval()
+    model = Transformer(size.vocabulary, **size.of_mt()).eval()
     inference_model = InferenceModel(model, precision)
     parts = setup.threads if workers else 1
     pool = ThreadPoolExecutor(parts, initializer=partial(torch.set_num_threads, 1))

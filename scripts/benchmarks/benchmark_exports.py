@@ -2,11 +2,9 @@
 
 python scripts/benchmarks/benchmark_exports.py everyday --output results/exports.json
 
-`mt.export` writes each export and returns the results of its parity gate. Then all engines
-translate the same sentences of the phrasebook's test split greedily, in this process, on the CPU,
-with one thread in each operation unless --threads says otherwise: every eighth sentence one at a
-time, and all sentences in batches of 64 of similar length. The rates are medians of interleaved
-rounds, in sentences a second.
+All engines translate the same sentences of the phrasebook's test split greedily, in this process,
+on the CPU: every eighth sentence one at a time, and all in batches of 64 of similar length. The
+rates are medians of interleaved rounds, in sentences a second.
 """
 
 import argparse
@@ -14,11 +12,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from benchmarking import Meter, Sample, say, versions
-from reporting import new_report, table, typical, write_report
+from benchmarking import Meter, Sample, add_output_options, new_parser, say, versions
+from reporting import group_by, new_report, table, typical, write_report
 
 from mt.data import phrasebook
 from mt.export import __main__
@@ -37,24 +34,16 @@ ROUNDS = 5
 Greedy = Callable[[list[list[int]]], object]
 
 
-def export(model: Path, folder: Path, form: str, precision: str) -> dict[str, Any]:
-    """Write an export; returns the results of its parity gate. Raises ValueError if it fails."""
-    arguments = [str(model), str(folder), "--to", form, "--precision", precision]
-    return __main__.run(__main__.parse(arguments))
-
-
 def engines(model: Path, folders: dict[tuple[str, str], Path]) -> dict[str, Greedy]:
     """For each name, a function that translates a batch of ids greedily."""
     functions: dict[str, Greedy] = {}
     for precision in ("float32", "bfloat16", "int8"):
-        functions[f"mt, {precision}"] = mt_greedy(
-            Translator.load(model, "cpu", precision, workers=1)
-        )
+        translator = Translator.load(model, "cpu", precision, workers=1)
+        functions[f"mt, {precision}"] = mt_greedy(translator)
     for (form, precision), folder in folders.items():
         options = {"workers": 1} if form == "ctranslate2" else {}
-        functions[f"{form}, {precision}"] = (
-            __main__.engine_of(form).Engine(folder, **options).greedy
-        )
+        engine = __main__.engine_of(form).Engine(folder, **options)
+        functions[f"{form}, {precision}"] = engine.greedy
     return functions
 
 
@@ -79,13 +68,10 @@ def measure(greedy: Greedy, work: Sequence[list[list[int]]]) -> Sample:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = new_parser(__doc__)
     parser.add_argument("model", help="model folder, `everyday` or `latest`")
-    parser.add_argument(
-        "--sentences", type=int, default=256, help="translated in batches (default 256)"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="in each operation (default 1)")
-    parser.add_argument("--output", type=Path, required=True, help="JSON")
+    parser.add_argument("--sentences", type=int, default=256, help="in batches (default 256)")
+    add_output_options(parser, picture=False, threads=1, required=True)
     args = parser.parse_args(argv)
     return console.exit_status("benchmark_exports", lambda: run(args))
 
@@ -95,8 +81,9 @@ def run(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folders, parity = {}, {}
         for form, precision in FORMS:
-            folders[form, precision] = Path(scratch) / f"{form}-{precision}"
-            gate = export(model, folders[form, precision], form, precision)
+            folder = folders[form, precision] = Path(scratch) / f"{form}-{precision}"
+            arguments = [str(model), str(folder), "--to", form, "--precision", precision]
+            gate = __main__.run(__main__.parse(arguments))  # an error if parity fails
             parity[f"{form}, {precision}"] = gate
             say(f"{form}, {precision}:", {k: v for k, v in gate.items() if k != "model_sha256"})
         sources = [source for source, _ in phrasebook.load("test")[: args.sentences]]
@@ -105,18 +92,16 @@ def run(args: argparse.Namespace) -> None:
         works = {"one at a time": batches(few, 1), f"{BATCH} at a time": batches(ids, BATCH)}
         torch.set_num_threads(args.threads)  # CTranslate2 may have changed it
         functions = engines(model, folders)
-        samples: dict[str, dict[str, list[Sample]]] = {
-            name: {kind: [] for kind in works} for name in functions
-        }
+        samples: list[Sample] = []
         for number in range(ROUNDS + 1):
             for name, greedy in functions.items():
                 for kind, work in works.items():
                     sample = measure(greedy, work)
                     if number > 0:  # the first round warms up
-                        samples[name][kind].append(sample)
+                        samples.append({"engine": name, "kind": kind, **sample})
     rates = {
-        name: {kind: typical(group, "sentences_per_second") for kind, group in kinds.items()}
-        for name, kinds in samples.items()
+        name: {k: typical(s, "sentences_per_second") for k, s in group_by(group, "kind").items()}
+        for name, group in group_by(samples, "engine").items()
     }
     rows = []
     model_bytes = sum(f.stat().st_size for f in model.iterdir())

@@ -1,8 +1,8 @@
 """The models of other toolkits that the benchmarks measure, each built as its toolkit builds it.
 
 All have the same sizes, random weights, one embedding for source, target and output, and
-sinusoids. Other toolkits' interpreters run this file too, so its top imports
-the standard library only.
+sinusoids. Other toolkits' interpreters run this file too, so its top imports the standard library
+only.
 """
 
 from collections.abc import Sequence
@@ -31,6 +31,10 @@ class Size(NamedTuple):
     layers: int  # in the encoder, and as many in the decoder
     vocabulary: int
 
+    def of_mt(self) -> dict[str, int]:
+        """The arguments of mt's Transformer beside the vocabulary."""
+        return {"N": self.layers, "d_model": self.d_model, "d_ff": self.d_ff, "h": self.heads}
+
 
 Pairs = Sequence[tuple[list[int], list[int]]]  # ids of source and target, without special ones
 SIZES = {"small": Size(256, 1024, 4, 3, 8000), "base": Size(512, 2048, 8, 6, 32000)}
@@ -49,6 +53,11 @@ def word(token: int) -> str:
     return SPECIAL[token] if token < len(SPECIAL) else f"t{token}"
 
 
+def in_both_stacks(**values: int) -> dict[str, int]:
+    """The values of an option for the encoder and of the same option for the decoder."""
+    return {f"{s}_{name}": value for s in ("encoder", "decoder") for name, value in values.items()}
+
+
 def marian(size: Size, positions: int = 512) -> Any:
     """MarianMTModel as the paper's Transformer: post-LN, one embedding, fixed sinusoids."""
     from transformers import MarianConfig, MarianMTModel
@@ -57,12 +66,7 @@ def marian(size: Size, positions: int = 512) -> Any:
         vocab_size=size.vocabulary,
         decoder_vocab_size=size.vocabulary,
         d_model=size.d_model,
-        encoder_layers=size.layers,
-        decoder_layers=size.layers,
-        encoder_attention_heads=size.heads,
-        decoder_attention_heads=size.heads,
-        encoder_ffn_dim=size.d_ff,
-        decoder_ffn_dim=size.d_ff,
+        **in_both_stacks(layers=size.layers, attention_heads=size.heads, ffn_dim=size.d_ff),
         activation_function="relu",
         max_position_embeddings=positions,
         scale_embedding=True,
@@ -160,12 +164,8 @@ def opennmt_model(size: Size, more: str = "") -> tuple[Any, Any, Any]:
     words = [word(i) for i in range(len(special), size.vocabulary)]
     vocabulary = pyonmttok.build_vocab_from_tokens(words, special_tokens=special)
     vocabulary.default_id = 0
-    vocabularies = {
-        "src": vocabulary,
-        "tgt": vocabulary,
-        "decoder_start_token": "<s>",
-        "data_task": "seq2seq",
-    }
+    vocabularies = {"src": vocabulary, "tgt": vocabulary}
+    vocabularies |= {"decoder_start_token": "<s>", "data_task": "seq2seq"}
     parser = ArgumentParser()
     train_opts(parser)
     options = parser.parse_args(
@@ -199,12 +199,8 @@ def fairseq_model(size: Size, **more: Any) -> tuple[Any, Any]:
     for i in range(len(words), size.vocabulary):
         words.add_symbol(word(i))
     options = Namespace(
-        encoder_embed_dim=size.d_model,
-        encoder_ffn_embed_dim=size.d_ff,
-        encoder_layers=size.layers,
-        encoder_attention_heads=size.heads,
-        decoder_layers=size.layers,
-        decoder_attention_heads=size.heads,
+        **in_both_stacks(layers=size.layers, attention_heads=size.heads),
+        **in_both_stacks(embed_dim=size.d_model, ffn_embed_dim=size.d_ff),
         share_all_embeddings=True,
         left_pad_source=False,
         max_source_positions=512,

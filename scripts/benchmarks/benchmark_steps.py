@@ -1,7 +1,6 @@
 """The training steps that `benchmark_train.py` measures, each as its own project takes it.
 
-Run `benchmark_train.py`, which also says what is equal and what is not.
-Other toolkits' interpreters run it too, so its top imports the standard library only.
+Other toolkits' interpreters run this file too, so its top imports the standard library only.
 
 Each builder returns a function that trains on batches in turn and reports the loss after every
 step. mt uses Lightning's loop, every other toolkit its own step in a plain loop. All make their
@@ -57,8 +56,7 @@ def mt_module(size: Size, **options: Any) -> Any:
     from mt.training.lightning_module import TranslationModule
 
     tokenizer: Any = SimpleNamespace(vocab_size=size.vocabulary, encode=lambda _: [])
-    shape = {"N": size.layers, "d_model": size.d_model, "d_ff": size.d_ff, "h": size.heads}
-    model = {**shape, "P_drop": DROPOUT}
+    model = {**size.of_mt(), "P_drop": DROPOUT}
     return TranslationModule(tokenizer, model=model, eps_ls=EPS_LS, **options)
 
 
@@ -215,15 +213,8 @@ def build_fairseq(size: Size, device: str, precision: str) -> Train:
     model.train()
     task = SimpleNamespace(target_dictionary=words)
     criterion = LabelSmoothedCrossEntropyCriterion(task, False, label_smoothing=EPS_LS)
-    options = SimpleNamespace(
-        lr=[LEARNING_RATE],
-        adam_betas="(0.9, 0.98)",
-        adam_eps=1e-8,
-        weight_decay=0.0,
-        use_old_adam=False,
-        fp16_adam_stats=False,
-        tpu=False,
-    )
+    options = SimpleNamespace(lr=[LEARNING_RATE], adam_betas="(0.9, 0.98)", adam_eps=1e-8)
+    vars(options).update(weight_decay=0.0, use_old_adam=False, fp16_adam_stats=False, tpu=False)
     optimizer = FairseqAdam(options, list(model.parameters()))
 
     def step(pairs: Pairs) -> Any:

@@ -6,35 +6,7 @@ python scripts/benchmarks/benchmark_train.py --device cuda --output results/trai
 
 Measures source and target tokens a second of whole training steps; tokens include eos and exclude
 padding. mt takes the step of `mt.train`, with Lightning and its loggers but without what saves and
-prints. The other toolkits are fairseq, Joey NMT, OpenNMT-py, Sockeye, transformers (MarianMTModel)
-and plain nn.Transformer; `benchmark_steps.py` drives them. A toolkit runs in the interpreter that
-`--python NAME=PATH` names, or else in the one that runs this script. If its package is not
-installed there, a message says so and the toolkit is skipped. Every engine, size and round has its
-own process, and the rounds are interleaved (A B C A B C ...).
-
-Equal for all: sizes (post-LN, one embedding in three places, sinusoids), label smoothing, threads,
-and the sentences of every batch: random ids, log-normal lengths with a mean of 27 tokens, put
-together by mt's sampler. Dropout is 0.1 in the paper's two places alone: on each sublayer's output
-and on embedding + position. The options of transformers, fairseq and Sockeye suffice for that. For
-the dropout inside the feed-forward network of OpenNMT-py, Joey NMT and nn.Transformer, and on the
-attention of the latter two, the benchmark sets p to 0. The JSON says from how many elements each
-engine drops in the same step; padding counts, and so do the rows with which mt fills up a matrix.
-
-Not equal:
-* OpenNMT-py is pre-LN, with a LayerNorm after each stack; the others are post-LN. (Its successor
-  eole, which is not measured, is pre-LN too.)
-* Each toolkit has its own Adam (fused or not), clipping and statistics.
-* Sockeye, Joey NMT and OpenNMT-py have separate matrices W_Q, W_K and W_V; the attention of every
-  toolkit but mt has biases, which the paper does not.
-* bfloat16 is autocast with float32 weights for all; fairseq's own --bf16 works differently.
-* Only mt, transformers and nn.Transformer run on a GPU here.
-
-The share of the matrix rate is the rate of floating-point operations that the model needs
-(`step_flops`, without padding), divided by the rate of torch.mm on matrices of these sizes in the
-same precision, threads and run. Peak memory is the process's; on a GPU, that of PyTorch's tensors.
-
-Medians leave out disturbed samples (`benchmarking.py`) if any are undisturbed; the JSON keeps all.
-An engine fails if its untrained model's loss is not near the logarithm of the vocabulary's size.
+prints. docs/performance.md says what is equal and what is not, and how the toolkits are installed.
 """
 
 import argparse
@@ -43,6 +15,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -238,14 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         matrix_samples=rates,
     )
     reporting.write_report(args.output, report)
-    if args.picture and results:
-        label = "source + target tokens per second"
-        reporting.draw_bars(results, lambda row: row["size"], label, args.picture)
-    print(
-        reporting.sections(results, lambda row: row["size"], COLUMNS)
-        if results
-        else "nothing was measured"
-    )
+    title, label = itemgetter("size"), "source + target tokens per second"
+    reporting.draw_bars(results, title, label, args.picture)
+    print(reporting.sections(results, title, COLUMNS))
     return 0
 
 

@@ -4,32 +4,8 @@ python scripts/benchmarks/benchmark_translate.py --output results/translate.json
     --picture translate.png --python transformers=PATH --python ctranslate2=PATH ...
 
 Measures output tokens a second of the best hypothesis: greedy and beam 4, one sentence and 64 at
-a time, on random weights of two sizes and random sentences. The toolkits are transformers
-(MarianMTModel), CTranslate2, Joey NMT, OpenNMT-py, fairseq and Sockeye; `benchmark_engines.py`
-drives them. A toolkit runs in the interpreter that `--python NAME=PATH` names, or else in the one
-that runs this script. If its package is not installed there, a message says so and the toolkit is
-skipped. Every engine and round has its own process, and the rounds are interleaved (A B C A B C
-...). `benchmark_mixed.py` measures a real file with a trained model.
-
-Equal for all: sizes (shared embeddings, sinusoids), sentences, threads, and the length of every
-hypothesis, which is the longest source of its batch + 10 tokens: eos is banned until then. The
-measured time contains no loading, tokenization or text.
-
-Not equal:
-* OpenNMT-py is pre-LN, the others are post-LN; its greedy search is its beam search with one beam.
-* Joey NMT has no cache: at every step it decodes the whole target again.
-* Sockeye has no minimum length, so a bias bans eos. The benchmark calls its search directly; the
-  time to trace the best hypothesis back, which is short, is not measured.
-* bfloat16 and int8 may change a translation.
-* -1x1, -1xN and -Nx1 are CTranslate2's workers x threads in each operation, where N is --threads:
-  -1x1 uses one thread in all, the others use N.
-* mt-workers and -Nx1 split a batch into N parts, so they are not measured with one sentence.
-
-fairseq 0.12.2 does not build from its archive, which lacks a source file that decoding does not
-need. Install its dependencies, then
-`READTHEDOCS=1 pip install --no-deps --no-build-isolation fairseq==0.12.2`, which skips compiling.
-
-Medians leave out disturbed samples (`benchmarking.py`) if any are undisturbed; the JSON keeps all.
+a time, on random weights of two sizes and random sentences, without loading, tokenization or text.
+docs/performance.md says what is equal and what is not, and how the toolkits are installed.
 """
 
 import argparse
@@ -195,9 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = {key: getattr(args, key) for key in ("threads", "rounds", "seconds")}
     outcome = {**rounds.facts(), "results": results, "samples": rounds.samples}
     reporting.write_report(args.output, reporting.new_report(**settings, **outcome))
-    if args.picture and results:
-        reporting.draw_bars(results, title, "output tokens per second", args.picture)
-    print(reporting.sections(results, title, COLUMNS) if results else "nothing was measured")
+    reporting.draw_bars(results, title, "output tokens per second", args.picture)
+    print(reporting.sections(results, title, COLUMNS))
     return 0
 
 

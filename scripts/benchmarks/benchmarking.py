@@ -230,11 +230,15 @@ def add_worker_options(parser: argparse.ArgumentParser, rounds: int) -> None:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
 
 
-def add_output_options(parser: argparse.ArgumentParser, picture: bool = True) -> None:
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--output", help="a JSON file")
+def add_output_options(
+    parser: argparse.ArgumentParser, picture: bool = True, threads: int = 2, required: bool = False
+) -> None:
+    help = "of each program (default %(default)s)"
+    parser.add_argument("--threads", type=int, default=threads, help=help)
+    parser.add_argument("--output", type=Path, required=required, help="a JSON file")
     if picture:
-        parser.add_argument("--picture", help="a PNG file, drawn where matplotlib is installed")
+        help = "a PNG file, drawn where matplotlib is installed"
+        parser.add_argument("--picture", type=Path, help=help)
 
 
 def check_names(

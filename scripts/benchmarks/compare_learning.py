@@ -3,14 +3,10 @@
 python scripts/benchmarks/compare_learning.py --output results/learning.json \\
     --picture results/learning.png
 
-The plain step uses `mt.model.reference` and no trick: padded sentences, masks, nn.Dropout, all
-logits at once, F.cross_entropy, Adam in a loop. The fast step is that of mt.train:
-TranslationModule in Lightning's Trainer. Both begin with the same weights and see the same batches
-in the same order; their dropout draws differ, as between two seeds. The runs are:
-
-* without dropout, which leaves nothing to chance: the losses of every step are compared;
-* with dropout and several seeds: plain, fast in float32, fast in bfloat16. The differences of the
-  mean loss over the last 100 steps stand beside those between the seeds of the plain step.
+The plain step uses `mt.model.reference` and no trick; the fast step is that of mt.train. Without
+dropout, the losses of every step are compared. With dropout, the differences of the mean loss over
+the last 100 steps stand beside those between the seeds of the plain step. docs/performance.md says
+what is equal and what is not.
 """
 
 import json
@@ -36,7 +32,7 @@ from mt.model.reference import from_fast
 from mt.model.transformer import Transformer as FastTransformer
 from mt.training.lightning_module import TranslationModule
 from mt.training.lr_scheduler import learning_rate
-from mt.training.setup import make_trainer, set_up_logging
+from mt.training.setup import make_trainer
 
 SHAPE = {"N": 3, "d_model": 128, "d_ff": 512, "h": 4}  # conf/model/tiny.yaml
 WARMUP, EPS_LS = 400, 0.1
@@ -136,7 +132,7 @@ def conclusions(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return results
 
 
-def draw(runs: Sequence[dict[str, Any]], path: str) -> None:
+def draw(runs: Sequence[dict[str, Any]], path: Path | None) -> None:
     pyplot = pyplot_for(path)
     if pyplot is None:
         return
@@ -167,7 +163,6 @@ def main() -> None:
     add_output_options(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    set_up_logging()
     pairs = list(PhrasebookReader().pairs("train"))[:32000]
     tokenizer = train((side for pair in pairs for side in pair), args.vocabulary)
     options = args.steps, tokenizer, args.max_tokens
@@ -178,8 +173,7 @@ def main() -> None:
     print(json.dumps(results, indent=2))
     rounded = [run | {"losses": [round(loss, 5) for loss in run["losses"]]} for run in runs]
     write_report(args.output, new_report(conclusions=results, runs=rounded))
-    if args.picture:
-        draw(runs, args.picture)
+    draw(runs, args.picture)
 
 
 if __name__ == "__main__":

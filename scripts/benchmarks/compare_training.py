@@ -3,22 +3,9 @@
 python scripts/benchmarks/compare_training.py --train=PREFIX --validation=PREFIX --test=PREFIX \\
     --python joeynmt=PATH --seed 1 2 3 --output results/training.json --picture results/training.png
 
-Equal: the pairs (those that mt.train's filter keeps), their pieces (one BPE model, whose pieces
-Joey NMT reads as words), shape and tied embeddings, how the weights are drawn, post-LN, dropout in
-the paper's two places, label smoothing, Adam and the warm-up schedule, the mean number of target
-tokens an update, updates, the updates with checkpoints, beam and length penalty, float32, threads,
-and the scorer. Each toolkit trains by its own program: `mt.train`, and Joey NMT's TrainManager as
-`compare_training_joeynmt.py` calls it. Both run at the same time, each in its own process.
-
-Each toolkit makes batches in its own way. mt.train's batches all hold the same distribution of
-lengths. Joey NMT takes pairs in random order until a batch is full, that is, until its longest side
-times its number of pairs reaches a limit. This script sets the limit so that an epoch has as many
-batches as mt.train's. The means of target tokens a batch are then equal; Joey NMT's batches have
-more padding. Its attention has biases, and its learning rate lags by one update.
-
-Text is split at blanks and scored as it is (sacreBLEU, tokenize none), so give tokenised text. Wall
-time is that of updates and checkpoints, without what comes before and without validation. The
---work folder has a folder for each seed. The script does not repeat what it finds there.
+Each toolkit trains by its own program, both at the same time. Give tokenised text: it is split at
+blanks and scored as it is. The --work folder has a folder for each seed, and the script does not
+repeat what it finds there. docs/performance.md says what is equal and what is not.
 """
 
 import argparse
@@ -36,7 +23,7 @@ from typing import Any
 import compare_training_report as reports
 import compare_training_setup as setup
 import numpy as np
-from benchmarking import interpreters, say
+from benchmarking import add_output_options, interpreters, new_parser, say
 from compare_training_setup import JOEYNMT, SPLITS, TOOLKITS, Plan
 from reporting import new_report
 
@@ -176,9 +163,7 @@ def remember(plan: Plan) -> None:
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     add = parser.add_argument
     for split in ("train", "validation", "test"):
         help = f"the same as data.{split} of mt.train"
@@ -193,7 +178,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         ("warmup", 1000, "updates"),
         ("checkpoint-every", 127, "updates"),
         ("validate-every", 254, "updates"),
-        ("threads", 1, "of each toolkit"),
     ):
         add(f"--{option}", type=int, default=default, help=f"{help} (default %(default)s)".strip())
     add("--average", type=int, nargs="+", default=[1, 2, 3, 5], metavar="N",
@@ -203,8 +187,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="one comparison for each, one after the other (default 1)")  # fmt: skip
     add("--work", type=Path, default=Path("outputs/compare_training"),
         help="the folder for all files (default %(default)s)")  # fmt: skip
-    add("--output", type=Path, required=True, help="a JSON file")
-    add("--picture", type=Path, help="a PNG file, drawn where matplotlib is installed")
+    add_output_options(parser, threads=1, required=True)
     args = parser.parse_args(argv)
     numbers = [n for n in vars(args).values() if isinstance(n, int)]
     if min(numbers + args.seed + args.average) < 1:
@@ -250,8 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     print(reports.markdown(seeds))
     print(json.dumps(report["over seeds"], indent=1))
-    if args.picture:
-        reports.draw(seeds, args.picture)
+    reports.draw(seeds, args.picture)
     return 0
 
 

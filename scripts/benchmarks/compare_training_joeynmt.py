@@ -5,18 +5,9 @@ Run by Joey NMT's interpreter:
 PYTHON scripts/benchmarks/compare_training_joeynmt.py train CONFIG
 PYTHON scripts/benchmarks/compare_training_joeynmt.py decode CONFIG SPLIT COUNT
 
-The second command translates with the mean of the last COUNT checkpoints. Training uses Joey NMT's
-own configuration, TrainManager, batches, checkpoints and validation. This script changes only:
-
-* the gain with which queries, keys and values are drawn, which becomes that of mt: the
-  configuration has one gain for all weights;
-* dropout on attention weights and within the feed-forward network, which the paper does not have;
-* Adam's eps, which the configuration does not have;
-* the seed, which is set before the weights are drawn instead of after;
-* the loss of a validation, which is not smoothed.
-
-A clock counts the time of every update, without validation. CONFIG is JSON; beside Joey NMT's own
-keys it holds "comparison".
+The second command translates with the mean of the last COUNT checkpoints. docs/performance.md says
+what this script changes in Joey NMT. CONFIG is JSON; beside Joey NMT's own keys it holds
+"comparison".
 """
 
 import json

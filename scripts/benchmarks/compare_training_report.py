@@ -173,7 +173,7 @@ def markdown(seeds: Mapping[str, Results]) -> str:
     return table(["", "seed", *COLUMNS], rows)
 
 
-def draw(seeds: Mapping[str, Results], path: Path) -> None:
+def draw(seeds: Mapping[str, Results], path: Path | None) -> None:
     """Draw a line for each toolkit and seed."""
     pyplot = pyplot_for(path)
     if pyplot is None:

@@ -4,11 +4,7 @@ python scripts/benchmarks/profile_train.py [--size base] [--precision float32] \
     [--output FILE.json]
 
 Runs Lightning's loop over the batches of `benchmark_train.py`: some steps to warm up, then some
-under torch.profiler. The time that each operation takes itself goes to one group. Operations that
-multiply matrices or belong to the optimizer are grouped by their names, all others by the part of
-the model that they are in; the gradient of an operation goes to the part of the operation. An
-operation outside all parts is a copy, a cast or rest. Rest also contains the time between
-operations, which Python, Lightning and the profiler take.
+under torch.profiler. docs/performance.md says how operations are grouped.
 """
 
 import sys

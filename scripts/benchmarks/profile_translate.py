@@ -2,17 +2,8 @@
 
 python scripts/benchmarks/profile_translate.py [--threads 2] [--output FILE.json]
 
-With one sentence at a time, a step of decoding reads every weight of the decoder and the vocabulary
-once and uses it for as many rows as there are hypotheses. For each size and search of
-`benchmark_translate.py` this script prints, in microseconds a step:
-
-* search: the whole search;
-* step: the decoder's step, which is part of the search;
-* products: the matrix products, which are part of the step;
-* called at all: the step of a model with as many operations and almost no weights, which is the
-  cost of calling PyTorch;
-* reading: the time to read as many bytes from one buffer, by a sum or a matrix-vector product,
-  whichever is faster. No search in this precision can be faster than that.
+Measures each size and search of `benchmark_translate.py`, in microseconds a step.
+docs/performance.md says what each column means.
 """
 
 import statistics
@@ -38,8 +29,7 @@ PRODUCTS = ("aten::mm", "aten::addmm", "mkldnn::_linear_pointwise")
 
 def build(size: Size) -> InferenceModel:
     torch.manual_seed(0)
-    d_model, d_ff, h, N, vocab_size = size
-    return InferenceModel(Transformer(vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h).eval())
+    return InferenceModel(Transformer(size.vocabulary, **size.of_mt()).eval())
 
 
 def bytes_a_step(size: Size) -> int:

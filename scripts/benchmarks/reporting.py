@@ -77,14 +77,18 @@ def sections(
     rows: dict[str, list[list[object]]] = {}
     for result in results:
         rows.setdefault(title(result), []).append([show(result) for show in columns.values()])
-    return "\n\n".join(f"### {name}\n\n{table(list(columns), part)}" for name, part in rows.items())
+    tables = (f"### {name}\n\n{table(list(columns), part)}" for name, part in rows.items())
+    return "\n\n".join(tables) or "nothing was measured"
 
 
 # ------------------------------------------------------------------------------------ pictures
 
 
-def pyplot_for(path: str | Path) -> Any:
-    """matplotlib.pyplot to draw into a file; None, with a message, where it is not installed."""
+def pyplot_for(path: str | Path | None) -> Any:
+    """matplotlib.pyplot to draw into a file; None without a file, or, with a message, without
+    matplotlib."""
+    if not path:
+        return None
     try:
         import matplotlib
     except ImportError:
@@ -96,24 +100,24 @@ def pyplot_for(path: str | Path) -> Any:
     return pyplot
 
 
-def save_figure(figure: Any, path: str | Path) -> None:
+def save_figure(figure: Any, path: str | Path | None) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
 def draw_bars(
-    results: Iterable[Row], title: Callable[[Row], str], label: str, path: str | Path
+    results: Iterable[Row], title: Callable[[Row], str], label: str, path: str | Path | None
 ) -> None:
     """A panel for each title with a bar for each engine's median, the first result on top.
 
     ``label`` says what the medians are.
     """
-    pyplot = pyplot_for(path)
-    if pyplot is None:
-        return
     panels: dict[str, dict[str, float]] = {}
     for result in results:
         panels.setdefault(title(result), {})[result["engine"]] = result["median"]
+    pyplot = pyplot_for(path)
+    if pyplot is None or not panels:
+        return
     columns = min(2, len(panels))
     height = -(-len(panels) // columns)
     size = (6 * columns, (0.8 + 0.25 * max(map(len, panels.values()))) * height)

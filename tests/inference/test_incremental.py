@@ -160,10 +160,10 @@ def test_hypotheses_come_go_and_change_places(seed, changes):
 
 def test_sentences_that_stay_where_they_are_are_not_copied():
     state = InferenceModel(tiny()).start(padded([5, 2, 8, 3]))
-    before, address = state.cross.clone(), state.cross.data_ptr()
+    before, address = state.cross_cache.clone(), state.cross_cache.data_ptr()
     state.select([0, 3, 2])
-    assert state.cross.data_ptr() == address
-    assert torch.equal(state.cross, before[:, [0, 3, 2]])
+    assert state.cross_cache.data_ptr() == address
+    assert torch.equal(state.cross_cache, before[:, [0, 3, 2]])
 
 
 def test_the_cache_is_not_moved_when_hypotheses_change_places():
@@ -171,9 +171,9 @@ def test_the_cache_is_not_moved_when_hypotheses_change_places():
     state = decoder.start(padded([5, 2]))
     decoder.step(torch.full((2, 1), BOS), state)
     decoder.step(random_ids(2, 3), state, torch.zeros(2, 3, dtype=torch.long))
-    before = state.own[:, :, : state.slots].clone()
+    before = state.self_cache[:, :, : state.slots_used].clone()
     decoder.step(random_ids(2, 3), state, torch.tensor([[2, 0, 0], [1, 1, 2]]))
-    assert torch.equal(state.own[:, :, : before.shape[2]], before)
+    assert torch.equal(state.self_cache[:, :, : before.shape[2]], before)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -217,7 +217,7 @@ def test_attention_is_that_of_the_plain_model(monkeypatch, d_k):
     model = tiny(d_k=d_k)
     src = padded([5, 2, 8])
     outputs = [[7, 8, 9], [], [10, 11, 12, 13, 14]]
-    sentences = InferenceModel(model).attention(src, outputs, BOS)
+    sentences = InferenceModel(model).cross_attention_weights(src, outputs, BOS)
 
     attention, recorded = reference.attention, []
 

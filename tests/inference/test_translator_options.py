@@ -372,8 +372,8 @@ def test_attention_is_the_same_alone_and_in_batches(
         sizes.append(len(src))
         return attention(self, src, *arguments)
 
-    attention = InferenceModel.attention
-    monkeypatch.setattr(InferenceModel, "attention", watched)
+    attention = InferenceModel.cross_attention_weights
+    monkeypatch.setattr(InferenceModel, "cross_attention_weights", watched)
     babblers = [babbler(bpe.vocab_size, seed) for seed in range(models)]
     translator = Translator(babblers, bpe, 80, workers=workers)
     lines = [*LINES, "", " ".join(LINES), "A door"]  # one of them in several parts
