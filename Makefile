@@ -14,7 +14,7 @@ quickstart: $(INSTALLED) ## train, score and use a small model, which takes some
 test: $(DEV_INSTALLED) ## run the tests that need neither a network nor a GPU
 	$(PYTEST)
 
-check: $(DEV_INSTALLED) ## check style and types and run the tests, as before every commit
+check: $(DEV_INSTALLED) ## check style and types, and run the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy

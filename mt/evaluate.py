@@ -142,16 +142,12 @@ class EvaluatedModel:
         The hash of an ensemble is that of its members' hashes, joined by blanks.
         """
         tokenizer = self.translator.tokenizer
-        names = [
-            "mt/everyday" if path == checkpoint.BUNDLED_MODEL else str(path) for path in self.paths
-        ]
+        bundled = checkpoint.BUNDLED_MODEL
+        names = ["mt/everyday" if path == bundled else str(path) for path in self.paths]
         hashes = [checkpoint.digest(path) for path in self.paths]
-        members: list[Report] = [
-            {"model": name, "model_sha256": sha256, "model_config": model_config}
-            for name, sha256, model_config in zip(
-                names, hashes, self.translator.configs, strict=True
-            )
-        ]
+        facts = zip(names, hashes, self.translator.configs, strict=True)
+        keys = ("model", "model_sha256", "model_config")
+        members: list[Report] = [dict(zip(keys, values, strict=True)) for values in facts]
         sha256 = hashlib.sha256(" ".join(hashes).encode()).hexdigest()
         ensemble = {"model": " + ".join(names), "model_sha256": sha256, "members": members}
         return (members[0] if len(members) == 1 else ensemble) | {
@@ -174,12 +170,9 @@ class EvaluatedModel:
             seconds = time.perf_counter() - start
             tokens = sum(result.tokens for result in results)
             search = {
-                "beam_size": options.beam_size,
-                "alpha": options.alpha,
-                "output_tokens": tokens,
-                "seconds": round(seconds, 3),
-                "tokens_per_second": round(tokens / seconds, 1),
-            }
+                "beam_size": options.beam_size, "alpha": options.alpha, "output_tokens": tokens,
+                "seconds": round(seconds, 3), "tokens_per_second": round(tokens / seconds, 1),
+            }  # fmt: skip
             hypotheses = [result.text for result in results]
             log_probs = [round(result.log_prob, 4) for result in results]
             yield SystemOutput(f"beam{options.beam_size}", search, hypotheses, log_probs)
@@ -259,12 +252,8 @@ def new_report(
         "target": target,
         "tokenized": config.tokenized,
         "config": config.resolved,
-        "versions": {
-            "mt": metrics.package_version("mt"),
-            "torch": torch.__version__,
-            "sacrebleu": sacrebleu.__version__,
-            "sacremoses": sacremoses.__version__,
-        },
+        "versions": {"mt": metrics.package_version("mt")}
+        | {library.__name__: library.__version__ for library in (torch, sacrebleu, sacremoses)},
         "runs": [],
     }
 
@@ -278,10 +267,8 @@ def add_output(
     )
     for row, log_prob in zip(rows, output.log_probs or (), strict=False):
         row["log_prob"] = log_prob
-    files = {
-        "hypotheses": f"hypotheses.{output.name}.txt",
-        "sentence_scores": f"sentences.{output.name}.jsonl",
-    }
+    files = {"hypotheses": f"hypotheses.{output.name}.txt"}
+    files["sentence_scores"] = f"sentences.{output.name}.jsonl"
     report["runs"].append(output.search | scores | files)
     return rows
 

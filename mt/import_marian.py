@@ -110,12 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="the folder that transformers saves and loads")
     add("out", metavar="OUT", type=Path, help="model folder to write; it must not exist yet")
-    add(
-        "--languages",
-        nargs=2,
-        metavar=("FROM", "TO"),
-        help="default: the languages that the folder names",
-    )
+    add("--languages", nargs=2, metavar=("FROM", "TO"),
+        help="default: the languages that the folder names")  # fmt: skip
     args = parser.parse_args(argv)
 
     def run() -> None:

@@ -76,22 +76,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("sentences", nargs="*", metavar="SENTENCE")
-    add(
-        "--model",
-        action="append",
-        help="model folder or checkpoint; `everyday`, the bundled model (default); or `latest`, "
-        "the newest model under outputs/. Several --model make an ensemble, which takes its "
-        "search defaults from the first",
-    )
+    add("--model", action="append", help="model folder or checkpoint; `everyday`, the bundled "
+        "model (default); or `latest`, the newest model under outputs/. Several --model make an "
+        "ensemble, which takes its search defaults from the first")  # fmt: skip
     add = parser.add_argument_group("lines and files").add_argument
     add("--input", metavar="FILE", help="read lines from FILE")
     add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
     add("--resume", action="store_true", help="continue an --output that was interrupted")
-    add(
-        "--split",
-        action=argparse.BooleanOptionalAction,
-        help="split a line into sentences (default: only an argument or a line typed at a prompt)",
-    )
+    add("--split", action=argparse.BooleanOptionalAction, help="split a line into sentences "
+        "(default: only an argument or a line typed at a prompt)")  # fmt: skip
     add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
     add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
     add("--json", action="store_true", help="print a JSON object a line, with scores")
@@ -100,13 +93,9 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("speed").add_argument
     add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
     add("--precision", choices=PRECISIONS, help="default: float32, or the one an export stores")
-    add(
-        "--engine",
-        default="mt",
-        choices=("mt", "ctranslate2"),
-        help="program that computes: mt (default), or ctranslate2, which reads a folder written by "
-        "mt.export, gives different scores, and can neither sample nor score",
-    )
+    add("--engine", default="mt", choices=("mt", "ctranslate2"), help="program that computes: mt "
+        "(default), or ctranslate2, which reads a folder written by mt.export, gives different "
+        "scores, and can neither sample nor score")  # fmt: skip
     add("--batch-size", type=int, default=64, help="sentences in a batch (default 64)")
     add("--workers", type=int, help="batches at a time (default: one for each CPU thread)")
     add = parser.add_argument_group("search").add_argument
@@ -225,7 +214,10 @@ def run(args: argparse.Namespace) -> None:
         stream = None if args.sentences else open_input(args.input, stack)
         if args.split is None:  # people type several sentences in a line, a corpus has one
             args.split = args.score is None and (stream is None or stream.isatty())
-        targets = None if args.score is None else read_targets(args.score, stack)
+        targets = None
+        if args.score is not None:
+            blocks = read_blocks(open_input(args.score, stack), args.score, whole=True)
+            targets = itertools.chain.from_iterable(blocks)
         translator = load_translator(args)
         output = open_output(args, options, stack)  # after all that may fail: it begins a new file
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
@@ -234,16 +226,22 @@ def run(args: argparse.Namespace) -> None:
         number = 0  # lines done
         for block in source_blocks(args, stream, whole):
             lines = output.skip(block)
-            skipped = len(block) - len(lines)
-            line_targets = None
-            if targets is not None:
-                block_targets = list(itertools.islice(targets, len(block)))
-                if len(block_targets) < len(block):
-                    raise ValueError(f"{args.score}: fewer lines than the input")
-                line_targets = block_targets[skipped:]
-            number += skipped
+            number += len(block) - len(lines)
+            block_targets = list(itertools.islice(targets or (), len(block)))
+            if targets is not None and len(block_targets) < len(block):
+                raise ValueError(f"{args.score}: fewer lines than the input")
             if lines:
-                results = _translate(translator, lines, line_targets, args, options, update)
+                if targets is None:
+                    prefixes = None if args.prefix is None else [args.prefix] * len(lines)
+                    results = translator.translate(
+                        lines, options, prefixes=prefixes, split=args.split,
+                        batch_size=args.batch_size, on_progress=update,
+                    )  # fmt: skip
+                else:
+                    line_targets = block_targets[-len(lines) :]
+                    results = translator.score(
+                        lines, line_targets, options.alpha, args.batch_size, update
+                    )
                 rendered = [render(result, number + i, args) for i, result in enumerate(results, 1)]
                 output.write(lines, "".join(f"{line}\n" for line in rendered))
                 number += len(lines)
@@ -260,31 +258,6 @@ def source_blocks(
     if stream.isatty():
         print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
     return read_blocks(stream, args.input or "standard input", whole)
-
-
-def read_targets(path: str, stack: ExitStack) -> Iterator[str]:
-    blocks = read_blocks(open_input(path, stack), path, whole=True)
-    return itertools.chain.from_iterable(blocks)
-
-
-def _translate(
-    translator: Translator,
-    lines: list[str],
-    targets: list[str] | None,
-    args: argparse.Namespace,
-    options: SearchOptions,
-    update: Callable[[int], object],
-) -> list[Translation]:
-    if targets is not None:
-        return translator.score(lines, targets, options.alpha, args.batch_size, update)
-    return translator.translate(
-        lines,
-        options,
-        prefixes=None if args.prefix is None else [args.prefix] * len(lines),
-        split=args.split,
-        batch_size=args.batch_size,
-        on_progress=update,
-    )
 
 
 def progress(file: Path | None, stack: ExitStack) -> Callable[..., object]:

@@ -7,22 +7,12 @@
     python scripts/multi30k.py --form raw --diverse
 
 Every training is experiment=multi30k in its own directory. After an interruption, the same command
-continues and does not repeat what is done. The validation split chooses beam size and alpha, with
-the first seed's model; the test split is translated with these alone. Arguments after ``--`` are
-settings of mt.train.
+continues and does not repeat what is done. Arguments after ``--`` are settings of mt.train; with
+--diverse (data diversification) they apply to the further trainings too, except those that a model
+brings along. docs/multi30k.md explains the two forms, their scores and the trainings of --diverse.
 
-With --diverse the seeds then teach each other (data diversification, Nguyen et al. 2020). Each seed
-trains further on the training pairs and all seeds' translations of the training sources
-("diverse"). The seeds also learn the opposite direction ("reverse") and translate the training
-targets; every seed trains further on these pairs too ("both"). The values of --diverse are settings
-of these three trainings. Settings after ``--`` apply to them as well, except those that a model
-brings along.
-
-The two forms are the raw text, and the lowercased, normalised and tokenised text on which published
-figures are computed. Both get two scores: lc-tok BLEU, which brings the raw model's output into the
-other form, and cased sacreBLEU, which detokenises the other model's output and is low for it,
-because it has no capitals. FOLDER holds train, val and test_2016_flickr (.en, .de; .gz too). It may
-hold the other form as NAME.lc.norm.tok.en and .de; this script makes what is missing.
+FOLDER holds train, val and test_2016_flickr (.en, .de; .gz too). It may hold the other form as
+NAME.lc.norm.tok.en and .de; this script makes what is missing.
 """
 
 import argparse

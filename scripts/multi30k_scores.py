@@ -23,10 +23,8 @@ LC_TOK, CASED = "lc-tok BLEU", "cased sacreBLEU"  # the two scores of the table
 def tune(job: Job) -> list[dict[str, Any]]:
     """Score each beam size and alpha on the validation split; the best comes first.
 
-    The score is cased sacreBLEU of raw text, or BLEU of the tokens of the other form. The best pair
-    has the best mean of its score and those of the next smaller and larger alpha, because the score
-    rises slowly up to an alpha after which it falls by points, and this alpha differs between
-    texts. Of equal means, the narrower beam is best.
+    The score is cased sacreBLEU of raw text, or BLEU of the tokens of the other form. Its mean with
+    those of the next alphas decides (docs/multi30k.md); of equal means, the narrower beam is best.
     """
     file, model = job.run / "tuning.json", checkpoint.digest(job.run / "model")
     metric = metrics.metric_specs("de", tokenized=job.form == LC)[0]

@@ -60,7 +60,7 @@ def cut_short(greedy: Translate, whole: bytes, tmp_path: Path) -> Done:
 def test_an_error_keeps_what_is_translated(cut_short: Done, whole: bytes, tmp_path: Path) -> None:
     assert cut_short.code == 2
     assert cut_short.err.splitlines() == [
-        "mt.translate: 8 lines are translated and kept: go on with --resume",
+        "mt.translate: 8 lines are translated and kept: continue with --resume",
         "mt.translate: error: bad, line 10: not UTF-8 (invalid start byte)",
     ]
     assert names(tmp_path) == [*LEFT, "bad", "in"]
@@ -259,7 +259,7 @@ def test_ctrl_c_ends_in_one_line_and_keeps_what_is_translated(
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert process.stderr.read() == (
-        "mt.translate: 8 lines are translated and kept: go on with --resume\n"
+        "mt.translate: 8 lines are translated and kept: continue with --resume\n"
     )
     assert names(tmp_path) == [*LEFT, "in"]
     assert greedy("--input", "in", "--output", "out", "--resume").code == 0

@@ -113,27 +113,19 @@ class TranslationData(pl.LightningDataModule):
     def _sampler(self, corpus: PreparedCorpus, shuffle: bool) -> TokenBudgetSampler:
         assert self.trainer is not None
         return TokenBudgetSampler(
-            *corpus.lengths(),
-            max_tokens=self.max_tokens,
-            seed=self.seed,
-            rank=self.trainer.global_rank,
-            world_size=self.trainer.world_size,
-            shuffle=shuffle,
-        )
+            *corpus.lengths(), self.max_tokens, self.seed, self.trainer.global_rank,
+            self.trainer.world_size, shuffle,
+        )  # fmt: skip
 
     def _loader(self, dataset: "_BatchDataset", sampler: TokenBudgetSampler) -> DataLoader[Batch]:
         # With batch_size=None the data set receives the sampler's lists whole and collates them.
         return _SignalSafeLoader(
-            dataset,
-            sampler=sampler,
-            batch_size=None,
-            num_workers=self.workers,
+            dataset, sampler=sampler, batch_size=None, pin_memory=torch.cuda.is_available(),
+            num_workers=self.workers, persistent_workers=self.workers > 0,
             worker_init_fn=functools.partial(worker_init_fn, os.getpid()),
-            persistent_workers=self.workers > 0,
             # A fork of a process with threads can deadlock: the error lets ckpt=last go on.
             timeout=WORKER_TIMEOUT if self.workers else 0,
-            pin_memory=torch.cuda.is_available(),
-        )
+        )  # fmt: skip
 
     def state_dict(self) -> dict[str, Any]:
         assert self.trainer is not None

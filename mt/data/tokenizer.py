@@ -64,12 +64,9 @@ class Tokenizer:
         """
         # SentencePiece seeds a thread once, when the thread begins; each list gets a new thread.
         sentencepiece.set_random_generator_seed(seed)
+        lines = [_one_line(sentence) for sentence in sentences]
         return self._processor.encode(
-            [_one_line(sentence) for sentence in sentences],
-            enable_sampling=True,
-            alpha=dropout,
-            nbest_size=-1,
-            num_threads=1,
+            lines, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1
         )
 
     def decode(self, ids: list[list[int]]) -> list[str]:
@@ -104,11 +101,9 @@ class PairTokenizer(Tokenizer):
         """From the contents of two ``.spm`` files and the vocabulary, special pieces first."""
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as content:
-            for name, data in (
-                ("source.spm", source),
-                ("target.spm", target),
-                ("pieces.json", json.dumps(pieces, ensure_ascii=False).encode()),
-            ):
+            vocabulary = json.dumps(pieces, ensure_ascii=False).encode()
+            files = {"source.spm": source, "target.spm": target, "pieces.json": vocabulary}
+            for name, data in files.items():
                 content.writestr(zipfile.ZipInfo(name), data)  # without a date: equal bytes
         return cls(stream.getvalue())
 
@@ -166,20 +161,12 @@ def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{count}" for word, count in words.items()),
-            input_format="tsv",
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            character_coverage=1.0,
-            normalization_rule_name="nfkc",
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
+            input_format="tsv", model_writer=model, model_type="bpe", vocab_size=vocab_size,
+            character_coverage=1.0, normalization_rule_name="nfkc", minloglevel=2,
+            pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
             max_sentence_length=65536,  # bytes of a word
             num_threads=16,  # written into the model: a fixed number makes equal files everywhere
-            minloglevel=2,
-        )
+        )  # fmt: skip
     except RuntimeError as error:
         raise ValueError(_explain(str(error), vocab_size)) from None
     return Tokenizer(model.getvalue())

@@ -213,9 +213,7 @@ def compare(a: System, b: System) -> Report:
         "data": report["data"],
         "sentences": len(references),
         "notes": _notes(systems, scores),
-        "reference_sha256": report["reference_sha256"],
-        "target": report["target"],
-        "tokenized": report["tokenized"],
+        **{key: report[key] for key in ("reference_sha256", "target", "tokenized")},
         **{side: _summary(system) for side, system in systems.items()},
         "test": "paired bootstrap resampling, sacrebleu.significance.PairedTest",
         "versions": {"sacrebleu": sacrebleu.__version__},
@@ -232,7 +230,7 @@ def _notes(systems: Mapping[str, System], scores: list[Report]) -> list[str]:
     if len({system.report["source_sha256"] for system in systems.values()}) > 1:
         notes.append("the sources differ; lengths are A's")
     has_comet = any("comet" in s.run["sentence_signatures"] for s in systems.values())
-    if has_comet and scores[-1]["name"] != metrics.COMET.name:
+    if has_comet and metrics.COMET.name not in {score["name"] for score in scores}:
         notes.append("COMET is left out: one model has not scored both with the same sources")
     for side, system in systems.items():
         if names := ", ".join(unknown_scores(system, side, scores)):
@@ -280,7 +278,7 @@ def _summary(system: System) -> Report:
     }
 
 
-# ------------------------------------------------------------------------------- for people
+# ------------------------------------------------------------------------------ rendering
 
 
 def _name(side: Report) -> str:
@@ -291,8 +289,8 @@ def _name(side: Report) -> str:
 
 
 def render(comparison: Report) -> str:
-    """For a terminal: a row a score with 95% intervals and p-value, then which side is better."""
-    header = ["", "A", "B", "B - A", "A, 95%", "B, 95%", "p"]
+    """For a terminal: each score with its 95% intervals and p, then which side is better."""
+    header, scores = ["", "A", "B", "B - A", "A, 95%", "B, 95%", "p"], comparison["scores"]
     facts = [
         *(f"{side.upper()}     {_name(comparison[side])}" for side in "ab"),
         f"data  {comparison['data']}: {comparison['sentences']:,} sentences",
@@ -300,9 +298,9 @@ def render(comparison: Report) -> str:
     ]
     parts = [
         "\n".join(facts),
-        reports.table(header, _score_rows(comparison), "plain"),
+        reports.table(header, list(map(_row, scores)), "plain"),
         _wins(comparison),
-        reports.signature_list(comparison["scores"]),
+        reports.signature_list(scores),
     ]
     return "\n\n".join(parts)
 
@@ -310,7 +308,7 @@ def render(comparison: Report) -> str:
 def markdown(comparison: Report) -> str:
     """comparison.md."""
     header = ["", "A", "B", "B - A", "A, mean ± 95%", "B, mean ± 95%", "p"]
-    buckets = comparison["by_length"]
+    scores, buckets = comparison["scores"], comparison["by_length"]
     columns = {
         f"{name}, {side.upper()}": [format_score(name, bucket[side][name]) for bucket in buckets]
         for name in buckets[0]["a"]
@@ -327,21 +325,22 @@ def markdown(comparison: Report) -> str:
         "# Comparison",
         reports.indented_code(comparison["command"]),
         reports.bullets(facts),
-        reports.table(header, _score_rows(comparison)),
-        "Paired bootstrap resampling of the sentences by sacreBLEU; samples and seed stand in the "
-        "signatures. p is the chance of so great a difference if only the choice of sentences made "
-        "it; 0.05 is the usual limit. Equal scores have none, nor have samples that are all alike. "
+        reports.table(header, list(map(_row, scores))),
+        "Paired bootstrap resampling of the sentences by sacreBLEU; samples and seed are in the "
+        "signatures. "
+        "p is the probability of so large a difference if only the choice of sentences caused it; "
+        "0.05 is the usual limit. There is no p for equal scores or identical samples. "
         "It says nothing of what another seed of training would give.",
         "## Which scores these are",
-        reports.metric_list(comparison["scores"], comparison["target"], comparison["tokenized"]),
+        reports.metric_list(scores, comparison["target"], comparison["tokenized"]),
         "## Sentence by sentence",
         f"{_wins(comparison)} `{comparison['sentence_chrf']['signature']}`",
         "## By source length",
         reports.length_table(buckets, columns),
     ]
     if comparison["differ_most"]:
-        parts += ["## The sentences that differ most"]
-        parts += ["By chrF, the greatest losses of B first, then its greatest gains."]
+        parts.append("## The sentences that differ most")
+        parts.append("By chrF, the greatest losses of B first, then its greatest gains.")
     for row in comparison["differ_most"]:
         names = {"source": "source", "reference": "reference", "A": "a", "B": "b"}
         texts = (f"{name}: {row[key]}" for name, key in names.items())
@@ -349,21 +348,16 @@ def markdown(comparison: Report) -> str:
     return reports.paragraphs(parts)
 
 
-def _score_rows(comparison: Report) -> list[list[str]]:
-    """For each score its name, A, B, their difference, both with their intervals, and p."""
-    rows = []
-    for score in comparison["scores"]:
-        form, sides = partial(format_score, score["name"]), (score["a"], score["b"])
-        rows.append(
-            [
-                score["name"],
-                *(form(side["score"]) for side in sides),
-                form(sides[1]["score"] - sides[0]["score"], "+"),
-                *(f"{form(side['mean'])} ± {form(side['ci'])}" for side in sides),
-                "–" if score["p_value"] is None else f"{score['p_value']:.4f}",
-            ]
-        )
-    return rows
+def _row(score: Report) -> list[str]:
+    """The score's name, A, B, their difference, both with their intervals, and p."""
+    form, sides = partial(format_score, score["name"]), (score["a"], score["b"])
+    return [
+        score["name"],
+        *(form(side["score"]) for side in sides),
+        form(sides[1]["score"] - sides[0]["score"], "+"),
+        *(f"{form(side['mean'])} ± {form(side['ci'])}" for side in sides),
+        "–" if score["p_value"] is None else f"{score['p_value']:.4f}",
+    ]
 
 
 def _wins(comparison: Report) -> str:

@@ -3,8 +3,9 @@
 "BLEU" alone names no number, because the preparation of the text decides it. Every score here is
 a ``MetricSpec`` with a name of its own.
 
-To add a metric, add its ``MetricSpec`` to the list in ``metric_specs``. Reports, comparisons and
-plots show every metric of that list. To score single sentences with it too, add it to
+To add a metric, add its ``MetricSpec`` to the list in ``metric_specs``. The tables of
+reports and comparisons show all of that list; the tables by length show only its first two, so
+append a new one after TER. To score single sentences with it too, add it to
 ``sentence_metrics``. A metric that is not on the scale of 100 needs a line in ``is_percentage``.
 """
 
@@ -39,7 +40,7 @@ class MetricSpec:
     """A metric over a whole test set, with everything that decides its value."""
 
     name: str
-    description: str  # for people: when the metric is useful
+    description: str  # shown in reports: when the metric is useful
     new_metric: Callable[[], Metric]  # makes an object of sacreBLEU, which keeps state
     preprocess: Callable[[str], str] | None = None  # changes each line before
     signature_suffix: str = ""  # names the preprocessing in the signature
@@ -58,9 +59,7 @@ class MetricSpec:
 
         Raises ValueError when the two differ in length or are empty.
         """
-        _check_lengths(hypotheses, references)
-        metric = self.new_metric()
-        lines, reference_lines = map(self.preprocess_lines, (hypotheses, references))
+        metric, lines, reference_lines = self._prepare(hypotheses, references)
         value = metric.corpus_score(lines, [reference_lines]).score
         return Score(self.name, value, self.full_signature(metric.get_signature()))
 
@@ -70,19 +69,21 @@ class MetricSpec:
         A single sentence gives no interval: all its samples are alike. Raises ValueError also for
         a SACREBLEU_SEED that sacreBLEU does not accept.
         """
-        _check_lengths(hypotheses, references)
-        metric, count = self.new_metric(), NUM_BOOTSTRAP_SAMPLES if len(hypotheses) > 1 else 0
-        lines, reference_lines = map(self.preprocess_lines, (hypotheses, references))
+        metric, lines, reference_lines = self._prepare(hypotheses, references)
+        count = NUM_BOOTSTRAP_SAMPLES if len(lines) > 1 else 0
         value, samples = score_and_samples(metric, lines, reference_lines, count, bootstrap_seed())
         half_width = float(estimate_ci(np.array(samples))[1]) if samples else None
         return Score(self.name, value, self.full_signature(metric.get_signature()), half_width)
 
-
-def _check_lengths(hypotheses: list[str], references: list[str]) -> None:
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
-    if not hypotheses:
-        raise ValueError("nothing to score: no sentences")
+    def _prepare(
+        self, hypotheses: list[str], references: list[str]
+    ) -> tuple[Metric, list[str], list[str]]:
+        if len(hypotheses) != len(references):
+            raise ValueError(f"{len(hypotheses)} hypotheses against {len(references)} references")
+        if not hypotheses:
+            raise ValueError("nothing to score: no sentences")
+        lines, reference_lines = map(self.preprocess_lines, (hypotheses, references))
+        return self.new_metric(), lines, reference_lines
 
 
 def bootstrap_seed() -> int | None:
@@ -155,18 +156,12 @@ def sentence_metrics(tokenized: bool = False) -> dict[str, Metric]:
     fewer than four tokens would always score 0.
     """
     bleu_options = _WHOLE_WORDS if tokenized else {"force": True}
-    return {
-        "bleu": BLEU(effective_order=True, **bleu_options),
-        "chrf": CHRF(),
-        "ter": TER(),
-    }
+    return {"bleu": BLEU(effective_order=True, **bleu_options), "chrf": CHRF(), "ter": TER()}
 
 
 # COMET of texts that are its sentences' scores, for intervals and significance tests.
 COMET = MetricSpec(
-    "COMET",
-    "a learned score that sees the source too; comparable for one model only",
-    MeanOfScores,
+    "COMET", "a learned score that sees the source too; comparable for one model only", MeanOfScores
 )
 
 
@@ -201,9 +196,8 @@ def all_scores(
     hypotheses: list[str], references: list[str], target: str = "de", tokenized: bool = False
 ) -> list[Score]:
     """Every score of a translated test set with its interval, in the order of ``metric_specs``."""
-    return [
-        spec.score_with_interval(hypotheses, references) for spec in metric_specs(target, tokenized)
-    ]
+    specs = metric_specs(target, tokenized)
+    return [spec.score_with_interval(hypotheses, references) for spec in specs]
 
 
 def bleu(hypotheses: list[str], references: list[str], force: bool = False) -> Score:
@@ -219,9 +213,7 @@ def sentence_scores(
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """By the names of ``sentence_metrics``: the scores of every sentence, and the signatures."""
     metrics = sentence_metrics(tokenized)
-    scores = {
-        name: sentence_level(metric, hypotheses, references) for name, metric in metrics.items()
-    }
+    scores = {name: sentence_level(m, hypotheses, references) for name, m in metrics.items()}
     return scores, {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
 

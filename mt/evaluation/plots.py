@@ -5,6 +5,7 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,8 @@ def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
     rows = []
     with path.open(encoding="utf-8", errors="replace", newline="") as stream:
         for row in csv.DictReader(line.replace("\0", "") for line in stream):
-            values = {name: _number(text) for name, text in row.items()}
-            values = {name: value for name, value in values.items() if math.isfinite(value)}
+            numbers = {name: _number(text) for name, text in row.items()}
+            values = {name: value for name, value in numbers.items() if math.isfinite(value)}
             if values.get("val_ppl", 0) > 0:
                 values["val_nll"] = math.log(values["val_ppl"])
             if values.get("val_of_mean"):
@@ -83,29 +84,26 @@ def draw_evaluation(
 
     ``sentences`` holds the rows of each run of the report.
     """
-    figure = _figure(path, rows=2 if curves else 1)
-    if figure is None:
+    num_rows = 2 if curves else 1
+    if (figure := _figure(path, num_rows)) is None:
         return
-    grid = figure.subplots(2 if curves else 1, 2, squeeze=False)
-    names = [search_name(run) for run in report["runs"]]
+    grid = figure.subplots(num_rows, 2, squeeze=False)
+    runs = report["runs"]
+    names = [search_name(run) for run in runs]
     if curves:
         _draw_loss(grid[0][0], curves)
         _draw_validation(grid[0][1], curves)
-    buckets = [run["by_length"] for run in report["runs"]]
-    score = report["runs"][0]["scores"][0]
-    values = [[b["scores"][score["name"]] for b in run] for run in buckets]
-    _draw_lengths(grid[-1][0], buckets[0], names, values, score)
+    score = runs[0]["scores"][0]
+    values = [[b["scores"][score["name"]] for b in run["by_length"]] for run in runs]
+    _draw_lengths(grid[-1][0], runs[0]["by_length"], names, values, score)
     chrf = [[row["chrf"] for row in rows] for rows in sentences]
-    signature = report["runs"][0]["sentence_signatures"]["chrf"]
-    _draw_distribution(grid[-1][1], names, chrf, signature)
-    _title(figure, f"{report['model']} on {report['data']}")
-    _save(figure, path)
+    _draw_distribution(grid[-1][1], names, chrf, runs[0]["sentence_signatures"]["chrf"])
+    _save(figure, path, f"{report['model']} on {report['data']}")
 
 
 def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
     """Draw scores with their intervals, differences of sentences, and BLEU by length."""
-    figure = _figure(path, rows=2)
-    if figure is None:
+    if (figure := _figure(path, num_rows=2)) is None:
         return
     grid = figure.subplot_mosaic([["scores", "scores"], ["sentences", "lengths"]])
     percentages = [score for score in comparison["scores"] if is_percentage(score["name"])]
@@ -116,15 +114,12 @@ def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
     values = [[bucket[side][score["name"]] for bucket in buckets] for side in "ab"]
     signature, _ = split_signature(score["signature"])
     _draw_lengths(grid["lengths"], buckets, ["A", "B"], values, score | {"signature": signature})
-    sides = [
-        f"{side.upper()}: {comparison[side]['model']}, {comparison[side]['search']}"
-        for side in "ab"
-    ]
-    _title(figure, "\n".join([*sides, f"on {comparison['data']}"]))
-    _save(figure, path)
+    systems = {side.upper(): comparison[side] for side in "ab"}
+    sides = [f"{side}: {run['model']}, {run['search']}" for side, run in systems.items()]
+    _save(figure, path, "\n".join([*sides, f"on {comparison['data']}"]))
 
 
-def _figure(path: Path, rows: int) -> Any:
+def _figure(path: Path, num_rows: int) -> Any:
     """A figure; without matplotlib None, and a warning that says why."""
     try:
         from matplotlib.figure import Figure
@@ -132,15 +127,12 @@ def _figure(path: Path, rows: int) -> Any:
         hint = install_hint("pictures")
         log.warning(f"{path} is not drawn: the extra 'pictures' is missing: {hint}")
         return None
-    return Figure(figsize=(12, 4.2 * rows + 0.6), dpi=110, layout="constrained")
+    return Figure(figsize=(12, 4.2 * num_rows + 0.6), dpi=110, layout="constrained")
 
 
-def _title(figure: Any, text: str) -> None:
+def _save(figure: Any, path: Path, title: str) -> None:
     # A dollar sign would begin a formula; parse_math=False has no effect on wrapped text.
-    figure.suptitle(text.replace("$", r"\$"), wrap=True)
-
-
-def _save(figure: Any, path: Path) -> None:
+    figure.suptitle(title.replace("$", r"\$"), wrap=True)
     with atomic_path(path) as partial:
         figure.savefig(partial, format="png")
 
@@ -197,8 +189,8 @@ def _draw_lengths(
     bars.bar(places, counts, color=GREY, alpha=0.5, width=0.8)
     bars.set_ylim(0, 2.5 * max(counts))  # mostly below the lines
     bars.set_yticks([])
-    for i, (name, line) in enumerate(zip(names, values, strict=True)):
-        axes.plot(places, line, "o-", label=name, color=COLOURS[i % len(COLOURS)])
+    for name, line, colour in zip(names, values, cycle(COLOURS), strict=False):
+        axes.plot(places, line, "o-", label=name, color=colour)
     axes.set_zorder(bars.get_zorder() + 1)
     axes.patch.set_visible(False)
     axes.set_xticks(places, [f"{b['words']}\n{b['sentences']:,}" for b in buckets])
@@ -211,8 +203,7 @@ def _draw_lengths(
 def _draw_distribution(
     axes: Any, names: list[str], values: list[list[float]], signature: str
 ) -> None:
-    colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
-    for name, scores, colour in zip(names, values, colours, strict=True):
+    for name, scores, colour in zip(names, values, cycle(COLOURS), strict=False):
         mean = sum(scores) / len(scores)
         axes.hist(scores, bins=range(0, 101, 5), histtype="step", linewidth=1.6, color=colour,
                   label=f"{name}: mean {mean:.1f}")  # fmt: skip
@@ -231,8 +222,7 @@ def _draw_intervals(axes: Any, scores: list[dict[str, Any]]) -> None:
             axes.errorbar(mean, row + offset, xerr=half_width, fmt="o", color=colour, capsize=4,
                           label=side.upper() if row == 0 else None)  # fmt: skip
         end = max(score[side]["mean"] + score[side]["ci"] for side in "ab")
-        p = score["p_value"]
-        label = "no p" if p is None else f"p = {p:.4f}"
+        label = "no p" if score["p_value"] is None else f"p = {score['p_value']:.4f}"
         axes.annotate(label, (end, row), (8, 0), va="center", fontsize=9,
                       textcoords="offset points")  # fmt: skip
         axes.text(0.01, row + 0.33, split_signature(score["signature"])[0], fontsize=7,

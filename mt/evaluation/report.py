@@ -83,14 +83,9 @@ def score_output(
         sides = select(hypotheses, indices), select(references, indices)
         counts = metrics.token_counts(*sides, tokenized)
         num_tokens, num_reference_tokens = num_tokens + counts[0], num_reference_tokens + counts[1]
-        buckets.append(
-            {
-                "words": name,
-                "sentences": len(indices),
-                "scores": {spec.name: spec.score(*sides).value for spec in main_metrics},
-                "length_ratio": _ratio(*counts),
-            }
-        )
+        bucket: Report = {"words": name, "sentences": len(indices)}
+        bucket["scores"] = {spec.name: spec.score(*sides).value for spec in main_metrics}
+        buckets.append(bucket | {"length_ratio": _ratio(*counts)})
     run = {
         "scores": [score._asdict() for score in scores],
         "intervals": metrics.bootstrap_signature() if len(sources) > 1 else None,
@@ -132,7 +127,7 @@ def _ratio(tokens: int, reference_tokens: int) -> float | None:
     return round(tokens / reference_tokens, 4) if reference_tokens else None
 
 
-# ------------------------------------------------------------------------------- for people
+# ------------------------------------------------------------------------------ rendering
 
 
 def search_name(run: Report) -> str:
@@ -158,7 +153,7 @@ def split_signature(signature: str) -> tuple[str, str]:
 
 
 def render(report: Report) -> str:
-    """The report for a terminal: a row a score, a column a search, then the signatures."""
+    """The report for a terminal: one row for each score, one column for each search; signatures."""
     runs, tokens = report["runs"], report["source_tokens"]
     size = f"{report['sentences']:,} sentences"
     if tokens is not None:  # a model has tokenised the text
@@ -221,7 +216,7 @@ def markdown(report: Report, sentences: list[Row]) -> str:
         "## Sentence by sentence",
         _quantile_table(sentences, sentence_signatures, names[-1]),
         bullets(f"sentence {name}: `{text}`" for name, text in sentence_signatures.items()),
-        f"The {min(NUM_WORST_SENTENCES, len(sentences))} of least chrF, {names[-1]}; "
+        f"The {min(NUM_WORST_SENTENCES, len(sentences))} with the lowest chrF, {names[-1]}; "
         f"all are in {runs[-1]['sentence_scores']}.",
     ]
     for row in sorted(sentences, key=lambda row: row["chrf"])[:NUM_WORST_SENTENCES]:
@@ -255,7 +250,7 @@ def _ratio_text(ratio: float | None) -> str:
 
 
 def paragraphs(parts: Iterable[str | None]) -> str:
-    """A text in Markdown: its parts, but for the empty ones, with a blank line between two."""
+    """A text in Markdown: its parts, except empty ones, with a blank line between two."""
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -296,7 +291,7 @@ def length_table(buckets: list[Report], columns: dict[str, list[str]]) -> str:
 
 
 def _quantile_table(sentences: list[Row], names: Iterable[str], search: str) -> str:
-    header = [f"of the sentences, {search}", "least", "1/4 have less", "half", "3/4", "greatest"]
+    header = [f"sentence scores, {search}", "min", "25%", "median", "75%", "max"]
     places = [round(part * (len(sentences) - 1)) for part in (0, 0.25, 0.5, 0.75, 1)]
     rows = []
     for name in names:
@@ -329,7 +324,7 @@ def report_files(folder: Path) -> set[str]:
 
 
 def save(folder: Path, report: Report, sentences: list[list[Row]], replaced: set[str]) -> None:
-    """Write all files of a report but its plots; those of ``replaced`` that stay over go.
+    """Write all files of a report except its plots; remove the other files of ``replaced``.
 
     ``sentences`` are the rows of each run. Every file is complete before the first one is renamed.
     """

@@ -54,12 +54,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def comparison_pairs(args: argparse.Namespace, model: LoadedModel) -> list[tuple[str, str]]:
     """Sentences to compare on, with their references. ValueError when they are too few."""
     if args.src is not None:
-        sides = list(read_lines(args.src)), list(read_lines(args.ref))
-        if len(sides[0]) != len(sides[1]):
-            raise ValueError(
-                f"{args.src} has {len(sides[0]):,} lines, {args.ref} {len(sides[1]):,}"
-            )
-        pairs = list(zip(*sides, strict=True))
+        src, ref = list(read_lines(args.src)), list(read_lines(args.ref))
+        if len(src) != len(ref):
+            raise ValueError(f"{args.src} has {len(src):,} lines, {args.ref} {len(ref):,}")
+        pairs = list(zip(src, ref, strict=True))
     else:
         languages = model.config.get("languages") or ["en", "de"]
         if set(languages) != {"en", "de"}:
@@ -120,12 +118,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"{args.to}: {' '.join(str(error).split())[:300]}") from None
         if (path / "README.md").is_file():  # names the source of the weights and their licence
             shutil.copy(path / "README.md", folder / "README.md")
-        versions = {name: importlib.import_module(name).__version__ for name in FORMATS[args.to]}
+        packages = map(importlib.import_module, FORMATS[args.to])
         report = {
             "format": args.to,
             "precision": args.precision,
             "model_sha256": checkpoint.digest(path),
-            "versions": versions,
+            "versions": {package.__name__: package.__version__ for package in packages},
             **result,
             "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         }

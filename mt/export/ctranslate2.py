@@ -123,13 +123,10 @@ class Engine(common.OwnTokenizer, Translator):
             self.max_length = int(config["max_length"])
             self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
             self.engine = ctranslate2.Translator(
-                str(folder),
-                device=torch_device.type,
-                device_index=torch_device.index or 0,
-                compute_type=precision,
-                inter_threads=self.workers,
+                str(folder), device=torch_device.type, device_index=torch_device.index or 0,
+                compute_type=precision, inter_threads=self.workers,
                 intra_threads=max(1, torch.get_num_threads() // self.workers),
-            )
+            )  # fmt: skip
         self.name, self.exact, self.models = str(folder), True, []
         self.computes_in = self.engine.compute_type
         self.ids = {piece: i for i, piece in enumerate(common.all_pieces(self.tokenizer))}
@@ -143,25 +140,20 @@ class Engine(common.OwnTokenizer, Translator):
     ) -> list[list[Hypothesis]]:
         if options.samples or options.attention or options.mbr:
             raise ValueError("CTranslate2 gives neither samples nor attention, nor what MBR needs")
-        if options.max_length is None:
-            limits = [max(len(ids) + MAX_EXTRA, options.min_length) for ids in sources]
-        else:
+        limits = [max(len(ids) + MAX_EXTRA, options.min_length) for ids in sources]
+        if options.max_length is not None:
             limits = [options.max_length] * len(sources)
         limits = [max(limit, len(ids)) for limit, ids in zip(limits, prefixes, strict=True)]
         with _naming(self.name):
             results = self.engine.translate_batch(
                 [self.tokenizer.pieces(ids) for ids in sources],
                 target_prefix=[self.tokenizer.pieces(ids) or None for ids in prefixes],
-                beam_size=options.width,
-                num_hypotheses=options.n_best,
-                length_penalty=common.length_penalty(options.alpha),
-                min_decoding_length=options.min_length,
-                max_decoding_length=max(1, *limits),
+                beam_size=options.width, num_hypotheses=options.n_best, return_scores=True,
+                length_penalty=common.length_penalty(options.alpha), max_input_length=0,
+                min_decoding_length=options.min_length, max_decoding_length=max(1, *limits),
                 no_repeat_ngram_size=options.no_repeat_ngram,
                 repetition_penalty=options.repetition_penalty,
-                max_input_length=0,
-                return_scores=True,
-            )
+            )  # fmt: skip
         return [
             [
                 Hypothesis([self.ids[piece] for piece in pieces][:limit], score, math.nan)

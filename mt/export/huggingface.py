@@ -38,28 +38,20 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     model.tie_weights()
     search = load_search_defaults(loaded.path)
     model.generation_config = transformers.GenerationConfig(
-        pad_token_id=PAD,
-        eos_token_id=EOS,
-        decoder_start_token_id=config.decoder_start_token_id,
-        num_beams=search.beam_size,
-        length_penalty=common.length_penalty(search.alpha),
+        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=config.decoder_start_token_id,
+        num_beams=search.beam_size, length_penalty=common.length_penalty(search.alpha),
         max_length=positions - 1,
-    )
+    )  # fmt: skip
     model.to(PRECISIONS[precision]).save_pretrained(folder)
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(loaded.tokenizer.proto)
     pieces = common.all_pieces(loaded.tokenizer)
     source, target = loaded.config.get("languages") or ["en", "de"]
     tokenizer_config = {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": source,
-        "target_lang": target,
-        "unk_token": pieces[UNK],
-        "eos_token": pieces[EOS],
-        "pad_token": pieces[PAD],
-        "model_max_length": loaded.config["max_length"] + 1,
-        "separate_vocabs": False,
-    }
+        "tokenizer_class": "MarianTokenizer", "source_lang": source, "target_lang": target,
+        "unk_token": pieces[UNK], "eos_token": pieces[EOS], "pad_token": pieces[PAD],
+        "model_max_length": loaded.config["max_length"] + 1, "separate_vocabs": False,
+    }  # fmt: skip
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     for name, content in (("vocab", vocabulary), ("tokenizer_config", tokenizer_config)):
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"

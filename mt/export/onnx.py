@@ -98,9 +98,8 @@ class Decoder(Stack):
             Q, *new = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
             cache = torch.cat((past[i], torch.stack(new)), dim=3)
             present.append(cache)
-            x = layer.add_norm[0].norm(
-                x + layer.self_attention.W_O(attention(Q, cache[0], cache[1], None))
-            )
+            states = attention(Q, cache[0], cache[1], None)
+            x = layer.add_norm[0].norm(x + layer.self_attention.W_O(states))
             Q, K, V = self.heads(layer.cross_attention.W_Q(x)), cross[i, 0], cross[i, 1]
             x = layer.add_norm[1].norm(x + layer.cross_attention.W_O(attention(Q, K, V, mask)))
             x = layer.add_norm[2].norm(x + layer.feed_forward(x))
@@ -128,11 +127,9 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     }
     _export(Decoder(loaded), inputs, ["logits", "present"], folder / "decoder.onnx")
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
-    about = {
-        "pad_id": PAD,
-        "unk_id": UNK,
-        "bos_id": BOS,  # the decoder's first token
-        "eos_id": EOS,
+    # The decoder's first token is bos.
+    about: dict[str, Any] = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+    about |= {
         "languages": loaded.config.get("languages"),
         "max_length": loaded.config["max_length"],  # of a source, eos not counted
         "search": loaded.config.get("search", {}),  # the model's own beam_size and alpha
@@ -152,16 +149,11 @@ def _export(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                module.eval(),
-                tuple(example for example, _ in inputs.values()),
-                file,
-                input_names=list(inputs),
-                output_names=outputs,
+                module.eval(), tuple(example for example, _ in inputs.values()), file,
+                input_names=list(inputs), output_names=outputs,
                 dynamic_shapes={name: sizes for name, (_, sizes) in inputs.items()},
-                external_data=False,
-                dynamo=True,
-                verbose=False,
-            )
+                external_data=False, dynamo=True, verbose=False,
+            )  # fmt: skip
     finally:
         log.setLevel(level)
     _strip_metadata(file)
@@ -218,10 +210,8 @@ class Engine(OwnTokenizer):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or torch.get_num_threads()
         self.encoder, self.decoder = (
-            onnxruntime.InferenceSession(
-                folder / f"{name}.onnx", options, providers=["CPUExecutionProvider"]
-            )
-            for name in ("encoder", "decoder")
+            onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            for path in (folder / "encoder.onnx", folder / "decoder.onnx")
         )
 
     def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:

@@ -134,13 +134,9 @@ class State:
         self.cross_cache = cross  # [N, B, S, 2h, width]: the keys of all heads, then their values
         self.source_mask = source_mask  # [B, 1, 1, S], or None when there is no padding
         self.cross_by_layer = _by_layer(cross)
-        self.self_cache = torch.empty_like(
-            cross[:, :, :1]
-        )  # as ``cross``, with slots in place of S
-        self.past_mask: Tensor | None = (
-            None  # [B, w, capacity]; None: each slot is in everyone's past
-        )
-        self.slots_used = 0  # in use
+        self.self_cache = torch.empty_like(cross[:, :, :1])  # [N, B, capacity, 2h, width]
+        self.past_mask: Tensor | None = None  # [B, w, capacity]; None: all see every slot
+        self.slots_used = 0
         self.length = 0  # steps taken
         self.weights: list[Tensor] | None = None  # a list collects cross-attention's weights
 
@@ -160,9 +156,7 @@ class State:
             self.past_mask = self.past_mask[sentence, parents]
             self.past_mask[:, :, start : self.slots_used].diagonal(dim1=1, dim2=2).zero_()
         mask = None if self.past_mask is None else self.past_mask[:, None, :, : self.slots_used]
-        new_slots = self.self_cache[:, :, start : self.slots_used].unbind(
-            0
-        )  # N times [B, w, 2h, width]
+        new_slots = self.self_cache[:, :, start : self.slots_used].unbind()  # [B, w, 2h, width]
         keys, values = _by_layer(self.self_cache[:, :, : self.slots_used])
         return new_slots, keys, values, mask
 

@@ -108,20 +108,24 @@ class Transformer(nn.Module):
                 f"learned_positions={self.positions.num_embeddings} of the model"
             )
         source, target = (AttentionLayout(side, self.h, self.d_k) for side in (src, tgt))
-        # Both sides are embedded at once: the gradient of each look-up is as large as the matrix.
-        ids, positions = torch.cat((src.ids, tgt.ids)), torch.cat((src.positions, tgt.positions))
-        x, y = self.embed(ids, positions).split((len(src.ids), len(tgt.ids)))
+        x, y = self.embed(src, tgt)
         return self.decode(y, self.encode(x, source), source, target)
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Ids [n], their positions [n] -> [n, d_model]: the embedding of each id times
-        sqrt(d_model), plus the positional encoding (3.4, 3.5)."""
-        x = self.embedding(ids)
+    def embed(self, *sides: Packed) -> list[Tensor]:
+        """The ids and positions of each side -> [n, d_model] for each: the embedding of an id times
+        sqrt(d_model), plus the encoding of its position (3.4, 3.5)."""
+        # One look-up serves all sides: its gradient is as large as the matrix.
+        rows = self.embedding(torch.cat([side.ids for side in sides]))
+        by_side = rows.split([len(side.ids) for side in sides])
+        encodings = [self.encode_positions(side.positions).to(rows.dtype) for side in sides]
+        scale = math.sqrt(self.d_model)
+        return [PE.add(x, alpha=scale) for PE, x in zip(encodings, by_side, strict=True)]
+
+    def encode_positions(self, positions: Tensor) -> Tensor:
+        """Positions [n], from 0 -> [n, d_model]: sinusoids or learned (3.5)."""
         if self.positions is None:
-            encoding = positional_encoding(positions, self.d_model).to(x.dtype)
-        else:
-            encoding = self.positions(positions)
-        return encoding.add(x, alpha=math.sqrt(self.d_model))  # sqrt(d_model) * x + encoding
+            return positional_encoding(positions, self.d_model)
+        return self.positions(positions)
 
     def encode(self, x: Tensor, source: AttentionLayout) -> Tensor:
         """Embedded source [n, d_model] -> memory [n, d_model] (3.1), dropout first (5.4)."""

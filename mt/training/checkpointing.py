@@ -72,18 +72,18 @@ class CheckpointCallback(pl.Callback):
         self, folder: Path, validate_every: int, checkpoint_every: int | str, keep: int
     ) -> None:
         self.folder, self.keep, self.validate_every = folder, keep, validate_every
-        self.steps, self.minutes = parse_interval(checkpoint_every)
+        self.every_steps, self.every_minutes = parse_interval(checkpoint_every)
         self.step_files: list[str] = []
         self.best_bleu = float("-inf")
-        self.step = 0
+        self.last_step = 0
         self.last_due = time.monotonic()  # when a checkpoint by the clock was last due
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        # Ranks that a cluster starts may each have made up a folder: rank 0's counts.
+        # Ranks that a cluster starts may each have chosen a folder: all use that of rank 0.
         self.folder = Path(trainer.strategy.broadcast(str(self.folder)))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.step, self.last_due = trainer.global_step, time.monotonic()
+        self.last_step, self.last_due = trainer.global_step, time.monotonic()
         # After a resume from an old checkpoint, later ones have replaced some of its files.
         self.step_files = [name for name in self.step_files if (self.folder / name).is_file()]
 
@@ -103,7 +103,7 @@ class CheckpointCallback(pl.Callback):
         batch_idx: int,
     ) -> None:  # fmt: skip
         step = trainer.global_step
-        step_done, self.step = step != self.step, step
+        step_done, self.last_step = step != self.last_step, step
         if step_done and self._is_due(trainer):
             self.save_step(trainer)
         # Lightning counts batches, and the last step of an epoch may accumulate fewer of them than
@@ -112,12 +112,12 @@ class CheckpointCallback(pl.Callback):
         set_validation_interval(trainer, 1 if validate else NEVER_VALIDATE)
 
     def _is_due(self, trainer: pl.Trainer) -> bool:
-        if self.steps:
-            return self.step % self.steps == 0
-        if trainer.world_size > 1 and self.step % 10:
+        if self.every_steps:
+            return self.last_step % self.every_steps == 0
+        if trainer.world_size > 1 and self.last_step % 10:
             return False  # agreeing on the time makes the ranks wait for each other
         now = time.monotonic()
-        late = now - self.last_due >= 60 * cast("float", self.minutes)
+        late = now - self.last_due >= 60 * cast("float", self.every_minutes)
         due = bool(trainer.strategy.broadcast(late))
         self.last_due = now if due else self.last_due
         return due

@@ -110,17 +110,13 @@ def read_config(cfg: DictConfig) -> TrainConfig:
     hydra_app.check_sections(cfg, *sections)
     resolved = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     resolved["init_from"] = init_from = _init_from(resolved.pop("start_from", None), cfg.init_from)
-    data = _read(
-        DataConfig,
-        cfg.data,
-        reader=hydra_app.instantiate(cfg, "data.reader"),
-        clean=PairFilter(**resolved["data"]["clean"]),
-    )
+    reader = hydra_app.instantiate(cfg, "data.reader")
+    clean = PairFilter(**resolved["data"]["clean"])
     path = cfg.tokenizer.path
     return _read(
         TrainConfig,
         cfg,
-        data=data,
+        data=_read(DataConfig, cfg.data, reader=reader, clean=clean),
         tokenizer=_read(TokenizerConfig, cfg.tokenizer, path=str(path) if path else None),
         model={name: value for name, value in resolved["model"].items() if name != "compile"},
         compile=cfg.model.compile,
@@ -134,7 +130,7 @@ def read_config(cfg: DictConfig) -> TrainConfig:
 
 
 def _read(kind: Any, section: DictConfig, **read: Any) -> Any:
-    """A dataclass of the section's values, but for those that are ``read`` already."""
+    """A dataclass of the section; ``read`` has the fields that are converted already."""
     names = {field.name for field in fields(kind)} - read.keys()
     return kind(**{name: section[name] for name in names}, **read)
 

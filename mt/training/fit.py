@@ -83,9 +83,8 @@ def write_model(run: Run) -> None:
     """
     trainer, module = run.trainer, run.module
     # All ranks read the files, because some strategies keep only a part of the weights in each.
-    paths = [run.checkpoints.folder / "last.ckpt"]
-    if not module.stopped:
-        paths = run.checkpoints.to_average()
+    last = run.checkpoints.folder / "last.ckpt"
+    paths = [last] if module.stopped else run.checkpoints.to_average()
     model = Transformer(**module.model.config)  # type: ignore[arg-type]
     model.load_state_dict(checkpoint.average(paths))
     module.model = model
@@ -120,11 +119,10 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
 
     It warns when the mean is worse than the last weights.
     """
-    metric_values = run.trainer.callback_metrics
-    last_perplexity = float(metric_values.get("val_ppl", math.inf))
+    last_perplexity = float(run.trainer.callback_metrics.get("val_ppl", math.inf))
     run.trainer.validate(run.module, datamodule=run.data, verbose=False)
-    metric_values = run.trainer.callback_metrics
-    perplexity = float(metric_values["val_ppl"])
+    scores = run.trainer.callback_metrics
+    perplexity = float(scores["val_ppl"])
     if perplexity > last_perplexity and len(paths) > 1:
         fewer = shlex.join(map(str, paths[-(len(paths) // 2) :]))
         log.warning(
@@ -135,6 +133,6 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
         )
     return {
         "validation perplexity": round(perplexity, 3),
-        "validation sacreBLEU": round(float(metric_values["val_bleu"]), 2),
+        "validation sacreBLEU": round(float(scores["val_bleu"]), 2),
         "signature": metrics.bleu(["x"], ["x"]).signature,
     }

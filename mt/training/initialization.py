@@ -22,7 +22,7 @@ class PretrainedModel(NamedTuple):
     """The model whose weights a run begins with, or has begun with."""
 
     name: str  # the value of ``init_from`` and the hash of the weights' file
-    shape: dict[str, Any]  # arguments of Transformer, but for P_drop, which each run chooses
+    shape: dict[str, Any]  # arguments of Transformer, except P_drop, which each run chooses
     loaded: LoadedModel | None  # None for a resumed run, which has its own weights and tokenizer
 
 
@@ -79,13 +79,17 @@ def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:
 def get_tokenizer(
     config: TrainConfig, resume: Path | None = None, pretrained: PretrainedModel | None = None
 ) -> Tokenizer:
-    """The tokenizer that belongs to the weights of ``resume`` or of the pretrained model.
+    """The tokenizer of the run of ``resume``, or of the pretrained model.
 
     Random weights take the one that ``tokenizer.path`` names, or one for this training text, which
     is trained if its file does not exist. Raises ValueError or OSError when that fails.
     """
     if resume is not None:
-        return _run_tokenizer(config, resume)
+        path, named = resume.parent.parent / "tokenizer.model", config.tokenizer.path
+        loaded = Tokenizer.load(path)
+        if named is not None and Tokenizer.load(named).proto != loaded.proto:
+            raise ValueError(f"tokenizer.path={named} is not the tokenizer of the run, {path}")
+        return loaded
     if pretrained is not None and pretrained.loaded is not None:
         return pretrained.loaded.tokenizer
     return load_or_train(config, tokenizer_path(config))
@@ -119,12 +123,3 @@ def tokenizer_path(config: TrainConfig) -> Path:
     text = json.dumps([config.data.reader.identity("train"), config.data.limit])
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return Path("tokenizer") / f"{config.data_name}-{config.tokenizer.vocab_size}-{digest}.model"
-
-
-def _run_tokenizer(config: TrainConfig, resume: Path) -> Tokenizer:
-    """The tokenizer in the folder of the run that is resumed."""
-    path, named = resume.parent.parent / "tokenizer.model", config.tokenizer.path
-    loaded = Tokenizer.load(path)
-    if named is not None and Tokenizer.load(named).proto != loaded.proto:
-        raise ValueError(f"tokenizer.path={named} is not the tokenizer of the run, {path}")
-    return loaded

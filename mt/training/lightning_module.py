@@ -244,13 +244,10 @@ class TranslationModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam and the learning rate of 5.3; no weight decay."""
+        # Lightning cannot clip gradients for a fused optimizer under AMP.
+        fused = not self.trainer.gradient_clip_val
         optimizer = torch.optim.Adam(
-            self.parameters(),
-            lr=1.0,
-            betas=self.betas,
-            eps=self.eps,
-            # Lightning cannot clip gradients for a fused optimizer under AMP.
-            fused=not self.trainer.gradient_clip_val,
+            self.parameters(), lr=1.0, betas=self.betas, eps=self.eps, fused=fused
         )
 
         def rate(steps_done: int) -> float:

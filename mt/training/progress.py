@@ -34,12 +34,9 @@ class Progress(pl.Callback):
         self.first_step = trainer.global_step
         self.clock = self.report_clock = time.perf_counter()
         self.bar = tqdm(
-            total=self.total,
-            initial=trainer.global_step,
-            unit=" steps",
+            total=self.total, initial=trainer.global_step, unit=" steps", dynamic_ncols=True,
             disable=None if trainer.is_global_zero else True,
-            dynamic_ncols=True,
-        )
+        )  # fmt: skip
         count = sum(p.numel() for p in pl_module.parameters())
         self._log(trainer, f"training {count:,} parameters for {self.total:,} steps in all")
 
@@ -72,12 +69,9 @@ class Progress(pl.Callback):
             return
         steps_done = trainer.global_step - self.first_step
         left = (self.total - trainer.global_step) * self.time / max(steps_done, 1)
-        text = ", ".join(f"{name} {value}" for name, value in status.items())
-        print(
-            f"step {trainer.global_step:,}/{self.total:,}: {text}, "
-            f"{tqdm.format_interval(left)} of training left",
-            flush=True,
-        )
+        text = f"loss {status['loss']}, tok/s {status['tok/s']}"
+        time_left = f"{tqdm.format_interval(left)} of training left"
+        print(f"step {trainer.global_step:,}/{self.total:,}: {text}, {time_left}", flush=True)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.sanity_checking:

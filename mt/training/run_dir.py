@@ -34,11 +34,11 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     checkpoints = [path for path in folder.glob("checkpoints/*.ckpt") if path.stem != "best"]
     if ckpt is None:
         if checkpoints:
-            raise ValueError(f"{folder} holds a run: add ckpt=last to go on, or name another")
+            raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")
         return None
     if ckpt == "auto":
         if not any(o.startswith("hydra.run.dir=") for o in HydraConfig.get().overrides.hydra):
-            raise ValueError("ckpt=auto goes on in the folder that hydra.run.dir=FOLDER names")
+            raise ValueError("ckpt=auto continues in the folder that hydra.run.dir=FOLDER names")
         return max(checkpoints, key=_modified, default=None)
     if ckpt == "last":
         if not checkpoints:
@@ -50,7 +50,7 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     if path.absolute().parent.name != "checkpoints":
         raise ValueError(f"ckpt={ckpt}: must lie in its run's folder, as RUN/checkpoints/NAME.ckpt")
     if path.absolute().parent.parent != folder.absolute():
-        raise ValueError(f"ckpt={ckpt} goes on in its own folder: leave out hydra.run.dir")
+        raise ValueError(f"ckpt={ckpt} continues in its own folder: leave out hydra.run.dir")
     return path
 
 

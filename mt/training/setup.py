@@ -121,7 +121,7 @@ def make_trainer(
     # These would break exact resume or leave the model without scores; data.limit does not.
     refused = {"limit_train_batches", "limit_val_batches", "overfit_batches", "fast_dev_run"}
     if names := sorted((fixed.keys() | refused) & settings.keys()):
-        raise ValueError(f"trainer.{names[0]} is mt.train's own business and cannot be given")
+        raise ValueError(f"trainer.{names[0]} is set by mt.train and cannot be changed")
     return pl.Trainer(**settings, **fixed)
 
 
@@ -171,15 +171,11 @@ def _check_positions(config: TrainConfig) -> None:
     learned, max_length = config.model.get("learned_positions"), config.data.clean.max_length
     if learned is None:
         return
-    augmentations = {
-        "tokenizer.bpe_dropout": config.tokenizer.bpe_dropout,
-        "data.noise": config.data.noise,
-    }
-    for name, probability in augmentations.items():
-        if probability:
-            raise ValueError(
-                f"model.learned_positions cannot go with {name}, which makes sentences longer"
-            )
+    if config.tokenizer.bpe_dropout or config.data.noise:
+        name = "tokenizer.bpe_dropout" if config.tokenizer.bpe_dropout else "data.noise"
+        raise ValueError(
+            f"model.learned_positions cannot go with {name}, which makes sentences longer"
+        )
     if type(learned) is int and (max_length is None or max_length >= learned):
         raise ValueError(
             f"model.learned_positions={learned}: must be more than data.clean.max_length, "
@@ -191,7 +187,7 @@ def _check_resume(
     config: TrainConfig, resume: Path, saved: dict[str, Any], module: TranslationModule
 ) -> None:
     """ValueError when the run cannot continue; with ckpt=auto a finished one ends the program."""
-    with torch.device("meta"):  # older checkpoints name fewer numbers
+    with torch.device("meta"):  # Transformer adds the defaults that older checkpoints lack
         shape = Transformer(**saved["hyper_parameters"]["model"]).config
     if shape != module.model.config:
         raise ValueError(
@@ -211,7 +207,7 @@ def _check_resume(
 
 
 def is_rank_zero() -> bool:
-    """Whether this process is the first of those that train together; known before they connect."""
+    """Whether this is the process of rank 0; it works before the ranks connect."""
     return bool(rank_zero_only(lambda: True)())
 
 

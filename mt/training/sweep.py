@@ -31,7 +31,7 @@ from mt.utils.processes import SIGNALS, SWEEP
 
 Job = dict[str, Any]
 MAY_CHANGE = ("ckpt", "trainer.max_steps")  # when a sweep is resumed
-RENAMED = {"start_from": "init_from"}  # settings of sweeps before
+RENAMED = {"start_from": "init_from"}  # former names of settings, in sweeps of version 0.1
 SCORES = ("sacreBLEU", "perplexity")
 
 
@@ -43,7 +43,7 @@ def is_sweep() -> bool:
 def run_job(run_dir: Path, ckpt: Any, max_steps: int) -> None:
     """Run one job of a sweep to its end, unless it is finished, and record its outcome.
 
-    A signal goes on to the job and ends the program with status 128 plus its number. Raises
+    A signal is passed to the job and ends the program with status 128 plus its number. Raises
     ValueError when the folder holds another sweep, or this one without ``ckpt=auto``.
     """
     settings = HydraConfig.get()
@@ -69,20 +69,22 @@ def run_job(run_dir: Path, ckpt: Any, max_steps: int) -> None:
     job |= results(run_dir)
     write(folder, jobs)
     if signum is not None:
-        print(f"the sweep is interrupted; ckpt=auto hydra.sweep.dir={folder} goes on with it")
+        print(f"the sweep is interrupted; ckpt=auto hydra.sweep.dir={folder} continues it")
         sys.exit(128 + signum)
 
 
 def _check(folder: Path, job: Job | None, overrides: list[str], ckpt: str | None) -> None:
     if ckpt not in (None, "auto"):
-        raise ValueError(f"ckpt={ckpt}: a sweep goes on with ckpt=auto and hydra.sweep.dir=FOLDER")
+        raise ValueError(
+            f"ckpt={ckpt}: a sweep continues with ckpt=auto and hydra.sweep.dir=FOLDER"
+        )
     named = any(o.startswith("hydra.sweep.dir=") for o in HydraConfig.get().overrides.hydra)
     if ckpt == "auto" and not named:
-        raise ValueError("ckpt=auto goes on with the sweep that hydra.sweep.dir=FOLDER names")
+        raise ValueError("ckpt=auto continues the sweep that hydra.sweep.dir=FOLDER names")
     if job is None:
         return
     if ckpt is None:
-        raise ValueError(f"{folder} holds a sweep: add ckpt=auto to go on, or name another")
+        raise ValueError(f"{folder} holds a sweep: add ckpt=auto to continue it, or name another")
     before, now = (
         {name: value for name, value in _settings(line).items() if name not in MAY_CHANGE}
         for line in (job["overrides"], overrides)
@@ -146,8 +148,7 @@ def results(run_dir: Path) -> Job:
         return {}
     return {
         "steps": training["steps"],
-        "perplexity": training.get("validation perplexity"),
-        "sacreBLEU": training.get("validation sacreBLEU"),
+        **{name: training.get(f"validation {name}") for name in ("perplexity", "sacreBLEU")},
         "signature": training.get("signature"),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
@@ -182,7 +183,7 @@ def outcome(job: Job) -> str:
     if status == 0 and job.get("sacreBLEU") is None:  # max_steps was lowered to where it stopped
         return "no score: its last step was not validated"
     if status is None:
-        return "not at its end"
+        return "unfinished"
     signum = -status if status < 0 else status - 128
     if signum in set(signal.Signals):
         return f"ended by {signal.Signals(signum).name}"
@@ -227,12 +228,9 @@ def over_seeds(jobs: list[Job]) -> list[dict[str, Any]]:
 
 
 def _statistics(values: list[float]) -> dict[str, float | None]:
-    return {
-        "mean": statistics.fmean(values),
-        "deviation": statistics.stdev(values) if len(values) > 1 else None,
-        "least": min(values),
-        "largest": max(values),
-    }
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    extremes = {"least": min(values), "largest": max(values)}
+    return {"mean": statistics.fmean(values), "deviation": deviation, **extremes}
 
 
 def table(jobs: list[Job]) -> str:
@@ -243,20 +241,13 @@ def table(jobs: list[Job]) -> str:
     for job in sorted(jobs, key=lambda job: _quality(job.get("sacreBLEU"), job.get("perplexity"))):
         settings = _settings(job["overrides"])
         minutes, seconds = divmod(round(job["seconds"]), 60)
-        rows.append(
-            [
-                *(settings.get(name, "") for name in names),
-                *(_format(job.get(name), spec) for name, spec in formats.items()),
-                f"{minutes}:{seconds:02}",
-                f"{job['job']} {outcome(job)}".rstrip(),
-            ]
-        )
+        cells = [settings.get(name, "") for name in names]
+        cells += [_format(job.get(name), spec) for name, spec in formats.items()]
+        rows.append([*cells, f"{minutes}:{seconds:02}", f"{job['job']} {outcome(job)}".rstrip()])
     parts = [_markdown([*names, *formats, "time", "job"], rows)]
     if means := over_seeds(jobs):
         parts += ["Over seeds, mean ± standard deviation:", _seeds_table(means)]
-    parts.append(
-        "Validation scores; time is in minutes and seconds, start and validations included."
-    )
+    parts += ["Validation scores; time is in minutes and seconds, start and validations included."]
     signatures = sorted({job["signature"] for job in jobs if job.get("signature")})
     return "\n\n".join([*parts, *(f"sacreBLEU {signature}" for signature in signatures)])
 

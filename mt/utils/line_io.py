@@ -63,7 +63,7 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def _decode(line: bytes, name: str, number: int) -> str:
+def _decode(line: bytes, name: str | Path, number: int) -> str:
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -183,7 +183,7 @@ class ResumableFile:
         if kind is None:
             self.partial.replace(self.path)
         elif self.num_kept:
-            log.warning(f"{self.num_kept:,} lines are translated and kept: go on with --resume")
+            log.warning(f"{self.num_kept:,} lines are translated and kept: continue with --resume")
             return
         self.partial.unlink(missing_ok=True)
         self.record.unlink(missing_ok=True)
@@ -200,16 +200,12 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
     Raises ValueError with the number of the first line that is not UTF-8.
     """
     path = Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as stream:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
         number = 0
         try:
             for number, raw in enumerate(stream, start=1):
-                line = raw.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
-                yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
+                    raw = raw.removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
+                yield _decode(raw, path, number)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}, after line {number}: damaged gzip: {error}") from None

@@ -14,8 +14,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # they end a run; SLU
 def resume_hint() -> str:
     """How to continue an interrupted run, for its last message."""
     if SWEEP in os.environ:
-        return "its sweep goes on with ckpt=auto hydra.sweep.dir=FOLDER"
-    return "ckpt=last goes on from the last checkpoint"
+        return "its sweep continues with ckpt=auto hydra.sweep.dir=FOLDER"
+    return "ckpt=last continues from the last checkpoint"
 
 
 def exit_with_parent(parent: int | None = None) -> None:

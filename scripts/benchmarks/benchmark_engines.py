@@ -195,11 +195,9 @@ def build_fairseq(size: Size, setup: Setup) -> Translate:
         generator = SequenceGenerator(
             [model], words, beam_size=beam, max_len_b=length - 1, min_len=length - 1
         )
-        lengths = (src != words.pad()).sum(dim=1)
+        inputs = {"src_tokens": src, "src_lengths": (src != words.pad()).sum(dim=1)}
         with torch.no_grad():
-            beams = generator.generate(
-                [model], {"net_input": {"src_tokens": src, "src_lengths": lengths}}
-            )
+            beams = generator.generate([model], {"net_input": inputs})
         return [len(hypotheses[0]["tokens"]) for hypotheses in beams]
 
     return translate
@@ -246,20 +244,17 @@ class Engine(NamedTuple):
     min_batch: int = 1
 
 
-def _mt(**options: Any) -> Engine:
-    return Engine("mt", partial(build_mt, **options))
-
-
-def _ctranslate2(compute_type: str, layout: str) -> Engine:
-    build = partial(build_ctranslate2, compute_type=compute_type, layout=layout)
+def ctranslate2_engine(build: Callable[..., Any], compute_type: str, layout: str) -> Engine:
+    build = partial(build, compute_type=compute_type, layout=layout)
     return Engine("ctranslate2", build, min_batch=2 if layout.startswith("N") else 1)
 
 
+_ctranslate2 = partial(ctranslate2_engine, build_ctranslate2)
 ENGINES = {
-    "mt-float32": _mt(),
-    "mt-bfloat16": _mt(precision="bfloat16"),
-    "mt-int8": _mt(precision="int8"),
-    "mt-workers": _mt(workers=True)._replace(min_batch=2),
+    "mt-float32": Engine("mt", build_mt),
+    "mt-bfloat16": Engine("mt", partial(build_mt, precision="bfloat16")),
+    "mt-int8": Engine("mt", partial(build_mt, precision="int8")),
+    "mt-workers": Engine("mt", partial(build_mt, workers=True), min_batch=2),
     "transformers": Engine("transformers", build_transformers),
     REFERENCE: _ctranslate2("float32", "1xN"),
     "ctranslate2-int8-1x1": _ctranslate2("int8", "1x1"),

@@ -28,6 +28,7 @@ from benchmark_engines import (
     Engine,
     ban_specials,
     convert_marian,
+    ctranslate2_engine,
     generate,
     open_ctranslate2,
 )
@@ -74,10 +75,9 @@ def difference(model: Any, check: dict[str, Any]) -> float:
     import torch
 
     src, tgt = check["src"], check["tgt"]
+    mask = (src != PAD).long()
     with torch.inference_mode():
-        logits = model(
-            input_ids=src, attention_mask=(src != PAD).long(), decoder_input_ids=tgt
-        ).logits
+        logits = model(input_ids=src, attention_mask=mask, decoder_input_ids=tgt).logits
     real = tgt != PAD
     return float((logits[real] - check["logits"][real]).abs().max())
 
@@ -160,10 +160,7 @@ def open_converted(
     return translate
 
 
-def _ctranslate2(compute_type: str, layout: str) -> Engine:
-    return Engine("ctranslate2", partial(open_converted, compute_type=compute_type, layout=layout))
-
-
+_ctranslate2 = partial(ctranslate2_engine, open_converted)
 ENGINES = {
     "mt": Engine("mt", open_mt),
     "mt-one-worker": Engine("mt", partial(open_mt, workers=False)),
@@ -255,11 +252,9 @@ def summarise(
     rows = []
     for beam, group in group_by(samples, "beam").items():
         engines = group_by(group, "engine")
-        speeds = {
-            name: reporting.typical(engines[name])["median"] for name in ENGINES if name in engines
-        }
+        speeds = {name: speed["median"] for name, speed in reporting.rank(group).items()}
         mt_texts = translations.get(("mt", beam))
-        for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
+        for name, speed in speeds.items():
             seconds = reporting.typical(engines[name], "seconds")
             row = {"beam": beam, "engine": name, "tokens_per_second": speed, "seconds": seconds}
             for toolkit in ("transformers", REFERENCE):

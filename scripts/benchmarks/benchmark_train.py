@@ -100,21 +100,19 @@ def summarise(samples: Sequence[Sample], sizes: dict[str, dict[str, Any]]) -> li
             precision = ENGINES[name].precision
             gflops = speed["median"] * sizes[size]["flops_per_token"] / 1e9
             rate = sizes[size]["matrix_rates"].get(precision, {}).get("all")
-            rows.append(
-                {
-                    "size": size,
-                    "engine": name,
-                    **speed,
-                    "to_best_float32_peer": ratio(speed["median"], best),
-                    "to_transformers_bfloat16": ratio(
-                        speed["median"], reference if precision == "bfloat16" else None
-                    ),
-                    "gflops_per_second": round(gflops, 1),
-                    "share_of_matrix_rate": ratio(gflops, rate),
-                    "memory_mb": reporting.typical(by_engine[name], "memory_mb")["median"],
-                    "dropout_elements": by_engine[name][0]["dropout_elements"],
-                }
-            )
+            peer = reference if precision == "bfloat16" else None
+            row = {
+                "size": size,
+                "engine": name,
+                **speed,
+                "to_best_float32_peer": ratio(speed["median"], best),
+                "to_transformers_bfloat16": ratio(speed["median"], peer),
+                "gflops_per_second": round(gflops, 1),
+                "share_of_matrix_rate": ratio(gflops, rate),
+                "memory_mb": reporting.typical(by_engine[name], "memory_mb")["median"],
+                "dropout_elements": by_engine[name][0]["dropout_elements"],
+            }
+            rows.append(row)
     return rows
 
 
@@ -161,7 +159,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         args.max_tokens = DEFAULT_TOKENS[args.device]
     benchmarking.check_names(parser, "--sizes", args.sizes, SIZES)
     benchmarking.check_names(parser, "--engines", args.engines or (), sorted({*ENGINES, *TOOLKITS}))
-    args.engines = choose(args.engines, args.device)
+    wanted, args.engines = args.engines, DEFAULT_ENGINES[args.device]
+    if wanted:  # a toolkit's name means those of its engines that are the device's defaults
+        chosen = {n for n in args.engines if ENGINES[n].toolkit in wanted}.union(wanted)
+        args.engines = [name for name in ENGINES if name in chosen]
     if args.device == "cuda" and (bound := [n for n in args.engines if not ENGINES[n].on_gpu]):
         parser.error(f"--engines: {bound[0]} does not run on a GPU here")
     benchmarking.check_at_least_one(
@@ -171,14 +172,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         if wrong := [pair for pair in getattr(args, option) if not pair.partition("=")[2]]:
             parser.error(f"--{option}: {wrong[0]!r} is not of the form NAME=...")
     return args
-
-
-def choose(wanted: Sequence[str] | None, device: str) -> list[str]:
-    """Engines by their own names, or by their toolkit's if they are the device's defaults."""
-    defaults = DEFAULT_ENGINES[device]
-    if not wanted:
-        return defaults
-    return [n for n, e in ENGINES.items() if n in wanted or (e.toolkit in wanted and n in defaults)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -155,9 +155,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     if args.worker:
-        if benchmarking.start_worker(
-            PACKAGES[ENGINES[args.worker].toolkit], TOOLKITS, args.threads
-        ):
+        packages = PACKAGES[ENGINES[args.worker].toolkit]
+        if benchmarking.start_worker(packages, TOOLKITS, args.threads):
             cases = [Case(*case) for case in args.cases]
             setup = Setup(args.threads, args.scratch)
             for sample in work(args.worker, cases, setup, args.seconds):

@@ -156,15 +156,13 @@ class DropoutCounter:
     def stop(self) -> int:
         self._profile.stop()
         self._hook.remove()
-        outermost = (e for e in self._profile.events() if _parent(e) != "aten::native_dropout")
-        counted = ("aten::native_dropout", "aten::bernoulli_")
+        native, counted = "aten::native_dropout", ("aten::native_dropout", "aten::bernoulli_")
+        events = (event for event in self._profile.events() if event.name in counted)
         return self._mt_elements or sum(
-            math.prod(event.input_shapes[0]) for event in outermost if event.name in counted
+            math.prod(event.input_shapes[0])
+            for event in events
+            if event.cpu_parent is None or event.cpu_parent.name != native
         )
-
-
-def _parent(event: Any) -> str:
-    return event.cpu_parent.name if event.cpu_parent is not None else ""
 
 
 class Stopwatch:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -72,10 +73,8 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
     """Versions of Python and of the distributions that this interpreter has."""
     installed = {"python": platform.python_version()}
     for name in distributions:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return installed
 
 

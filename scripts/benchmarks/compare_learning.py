@@ -20,7 +20,7 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from benchmarking import add_output_options, new_parser
-from reporting import new_report, pyplot_for, save_figure, write_report
+from reporting import group_by, new_report, pyplot_for, save_figure, write_report
 
 from mt.data.batch_sampler import Batch
 from mt.data.datamodule import TranslationData
@@ -68,13 +68,6 @@ class Losses(pl.Callback):
         self.values.append(float(trainer.callback_metrics["train_loss"]))
 
 
-def make_module(tokenizer: Tokenizer, P_drop: float, seed: int) -> TranslationModule:
-    """Draws the same weights for every seed; the seed is dropout's."""
-    torch.manual_seed(1)
-    shape = {**SHAPE, "P_drop": P_drop}
-    return TranslationModule(tokenizer, shape, eps_ls=EPS_LS, warmup_steps=WARMUP, seed=seed)
-
-
 def first_batches(data: TranslationData, steps: int) -> list[Batch]:
     batches: list[Batch] = []
     data.batches_seen = 0
@@ -89,7 +82,10 @@ def learn(
     kind: str, P_drop: float, seed: int, steps: int, tokenizer: Tokenizer, max_tokens: int
 ) -> dict[str, Any]:
     """One run; its kind is "plain", or the precision of the fast step."""
-    module, callback = make_module(tokenizer, P_drop, seed), Losses()
+    torch.manual_seed(1)  # the same weights for every seed, which is dropout's
+    shape = {**SHAPE, "P_drop": P_drop}
+    module = TranslationModule(tokenizer, shape, eps_ls=EPS_LS, warmup_steps=WARMUP, seed=seed)
+    callback = Losses()
     settings = {"max_steps": steps, "accelerator": "cpu", "devices": 1}
     with tempfile.TemporaryDirectory() as folder:
         data = TranslationData(
@@ -119,10 +115,8 @@ def conclusions(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "greatest difference in a step": max(abs(a - b) for a, b in pairs),
             "of the last steps' mean": statistics.mean(b - a for a, b in pairs[-LAST:]),
         }
-    last: dict[str, list[float]] = {}
-    for run in runs:
-        if run["P_drop"] > 0:
-            last.setdefault(run["kind"], []).append(run["last"])
+    with_dropout = group_by((run for run in runs if run["P_drop"] > 0), "kind")
+    last = {kind: [run["last"] for run in group] for kind, group in with_dropout.items()}
     for kind, values in last.items():
         results[f"with dropout, {kind}"] = {
             "mean of the seeds": statistics.mean(values),
@@ -147,8 +141,7 @@ def draw(runs: Sequence[dict[str, Any]], path: Path | None) -> None:
             label = f"{run['kind']}, seed {run['seed']}"
             means = [statistics.mean(block) for block in blocks]
             axis.plot(steps, means, style, color=colours[run["kind"]], label=label, linewidth=1)
-        axis.set_title("P_drop 0.1" if dropout else "no dropout")
-        axis.set_xlabel("step")
+        axis.set(title="P_drop 0.1" if dropout else "no dropout", xlabel="step")
         axis.legend()
     axes[0].set_ylabel("smoothed loss, nats a target token")
     save_figure(figure, path)

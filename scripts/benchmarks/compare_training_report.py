@@ -63,14 +63,9 @@ def curve(plan: Plan, name: str) -> list[dict[str, Any]]:
         if "pieces" in validation:  # not scored yet: score them in the same way as mt.train
             lines = [join(line) for line in validation["pieces"]]
             validation["bleu"] = metrics.bleu(lines, references, force=True).value
-        points.append(
-            {
-                "step": validation["step"],
-                "seconds": round(seconds[validation["step"]], 1),
-                "perplexity": round(validation["perplexity"], 3),
-                "bleu": round(validation["bleu"], 2),
-            }
-        )
+        step, perplexity = validation["step"], round(validation["perplexity"], 3)
+        point = {"step": step, "seconds": round(seconds[step], 1), "perplexity": perplexity}
+        points.append(point | {"bleu": round(validation["bleu"], 2)})
     return points
 
 
@@ -191,14 +186,10 @@ def draw(seeds: Mapping[str, Results], path: Path | None) -> None:
             axes[0].plot(steps, losses, **style)
             axes[1].plot(steps, scores, **style)
             axes[2].plot(minutes, scores, **style)
-    labels = [
-        ("update", "validation NLL, nats a piece"),
-        ("update", "validation sacreBLEU (13a), greedy"),
-        ("minutes of training", "validation sacreBLEU (13a), greedy"),
-    ]
+    nll, bleu = "validation NLL, nats a piece", "validation sacreBLEU (13a), greedy"
+    labels = [("update", nll), ("update", bleu), ("minutes of training", bleu)]
     for axis, (x, y) in zip(axes, labels, strict=True):
-        axis.set_xlabel(x)
-        axis.set_ylabel(y)
+        axis.set(xlabel=x, ylabel=y)
         axis.legend()
     figure.suptitle(f"The same training by mt and {JOEYNMT}; seeds {', '.join(seeds)}")
     save_figure(figure, path)

@@ -203,8 +203,5 @@ def joeynmt_config(plan: Plan, batch_size: int) -> dict[str, Any]:
             "max_output_length": LONGEST,
             "generate_unk": False,  # mt does not either
         },
-        "comparison": {
-            "validate_every": plan.validate_every,
-            "eps": TRAINING["eps"],
-        },
+        "comparison": {"validate_every": plan.validate_every, "eps": TRAINING["eps"]},
     }

@@ -130,8 +130,7 @@ def draw_bars(
         bars = axis.barh(engines, [medians[engine] for engine in engines], color=colours)
         axis.bar_label(bars, fmt="%.0f", padding=2)
         axis.margins(x=0.15)
-        axis.set_title(name)
-        axis.set_xlabel(label)
+        axis.set(title=name, xlabel=label)
     save_figure(figure, path)
 
 

@@ -60,7 +60,7 @@ def layout_of(packed: Packed, d_model: int, h: int) -> AttentionLayout:
 def encode(model, ids):
     """Source ids [B, S] -> memory [B, S, d_model]."""
     source = pack(ids)
-    x = model.embed(source.ids, source.positions)
+    (x,) = model.embed(source)
     return model.encode(x, AttentionLayout(source, model.h, model.d_k))[source.rows]
 
 
@@ -294,6 +294,16 @@ def test_embeddings_are_scaled_by_sqrt_d_model_and_logits_are_not():
     assert_close(encode(model, ids), E[ids] * 16**0.5 + reference.positional_encoding(5, 16))
     states = torch.randn(2, 5, 16)
     assert_close(model.project(states), states @ E.T)
+
+
+def test_each_side_is_embedded_as_alone_and_into_memory_of_its_own():
+    model = tiny()
+    src, tgt = pack(random_ids(2, 6)), pack(random_ids(3, 50))
+    together = model.embed(src, tgt)
+    for x, side in zip(together, (src, tgt), strict=True):
+        assert torch.equal(x, model.embed(side)[0])
+        # torch.compile would make other code for a view
+        assert x.untyped_storage().nbytes() == x.nbytes
 
 
 # Normalisation and dropout.

@@ -88,7 +88,7 @@ def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_
     os.killpg(process.pid, signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signum, output
-    assert "ckpt=last goes on" in output
+    assert "ckpt=last continues" in output
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] > 0
     assert Translator.load(tmp_path / "run" / "model").translate(["Hello."])[0].source == "Hello."

@@ -111,7 +111,7 @@ def test_a_sweep_over_seeds_alone_has_one_mean() -> None:
     ("status", "words"),
     [
         (0, ""),
-        (None, "not at its end"),
+        (None, "unfinished"),
         (1, "failed (status 1)"),
         (2, "refused or diverged (status 2)"),
         (130, "ended by SIGINT"),
@@ -264,7 +264,9 @@ def test_a_sweep_ends_in_its_table_and_goes_on_where_it_ended(sweeping: Any) -> 
     assert "sweep: my sweep" in out
 
     code, _, err = call("seed=1,2", here)
-    message = "mt.train: error: my sweep holds a sweep: add ckpt=auto to go on, or name another\n"
+    message = (
+        "mt.train: error: my sweep holds a sweep: add ckpt=auto to continue it, or name another\n"
+    )
     assert (code, err, started.seeds) == (2, message, [])
     code, _, err = call("seed=2,1", here, "ckpt=auto")
     assert (code, started.seeds) == (2, [])
@@ -284,7 +286,7 @@ def test_an_interrupted_sweep_ends_and_goes_on_with_more_steps(sweeping: Any) ->
     started.answers["2"] = (130, signal.SIGINT)
     code, out, _ = call("seed=1,2,3", "hydra.sweep.dir=x")
     assert (code, started.seeds) == (130, ["1", "2"])
-    assert "the sweep is interrupted; ckpt=auto hydra.sweep.dir=x goes on with it" in out
+    assert "the sweep is interrupted; ckpt=auto hydra.sweep.dir=x continues it" in out
     assert "ended by SIGINT" in Path("x/sweep.md").read_text()
     started.answers.clear()
     code, _, _ = call("seed=1,2,3", "hydra.sweep.dir=x", "ckpt=auto", "trainer.max_steps=9")
@@ -294,8 +296,8 @@ def test_an_interrupted_sweep_ends_and_goes_on_with_more_steps(sweeping: Any) ->
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["seed=1,2", "ckpt=last"], "ckpt=last: a sweep goes on with ckpt=auto and"),
-        (["seed=1,2", "ckpt=auto"], "ckpt=auto goes on with the sweep that hydra.sweep.dir=FOLDER"),
+        (["seed=1,2", "ckpt=last"], "ckpt=last: a sweep continues with ckpt=auto and"),
+        (["seed=1,2", "ckpt=auto"], "ckpt=auto continues the sweep that hydra.sweep.dir=FOLDER"),
         (["seed=1,2", "nonsense=1"], "Could not override 'nonsense'"),
         (["variation=A_h1,A_h2"], "Could not find 'variation/A_h2'"),
     ],

@@ -133,7 +133,7 @@ def test_a_run_can_be_cut_short_twice(out: Path) -> None:
 def test_what_is_kept_is_told(out: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         begin(out)
-    assert caplog.messages == ["4 lines are translated and kept: go on with --resume"]
+    assert caplog.messages == ["4 lines are translated and kept: continue with --resume"]
 
 
 @pytest.mark.parametrize(
