@@ -107,9 +107,10 @@ class Progress(pl.Callback):
 def format_examples(
     sources: list[str], references: list[str], translations: list[str], count: int
 ) -> str:
-    """The first ``count`` short sentences, or the shortest, with reference and translation.
+    """``count`` short sentences from all parts of the split, with reference and translation.
 
-    The choice depends on sources and references alone: it stays the same over a run.
+    Where too few are short, they are the shortest. The choice depends on sources and references
+    alone: it stays the same over a run.
     """
 
     def length(i: int) -> int:
@@ -118,8 +119,13 @@ def format_examples(
     def cut(sentence: str) -> str:
         return sentence if len(sentence) <= WIDTH else sentence[: WIDTH - 1] + "…"
 
+    ranked = sorted(range(len(sources)), key=length)
+    num_short = sum(length(i) == SHORT for i in ranked)
+    pool = sorted(ranked[: max(count, num_short)])
+    count = min(count, len(pool))
     text = ""
-    for i in sorted(sorted(range(len(sources)), key=length)[:count]):
+    for k in range(count):
+        i = pool[(2 * k + 1) * len(pool) // (2 * count)]  # the middle of part k
         text += f"\n  source       {cut(sources[i])}"
         text += f"\n  reference    {cut(references[i])}"
         text += f"\n  translation  {cut(translations[i])}\n"

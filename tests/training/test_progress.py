@@ -99,7 +99,7 @@ def test_a_validation_shows_examples(monkeypatch: pytest.MonkeyPatch, caplog: An
     ]
 
 
-def test_examples_are_the_first_short_sentences_then_the_shortest() -> None:
+def test_examples_are_short_sentences_from_all_parts_then_the_shortest() -> None:
     short, long, longer = "s" * 60, "l" * 61, "r" * 90
     sources = [longer, short, long, short]
     references = [short, long, short, short]
@@ -113,6 +113,9 @@ def test_examples_are_the_first_short_sentences_then_the_shortest() -> None:
     assert shown(3) == [short, long, short]  # in the order of the split
     assert shown(9) == ["r" * 79 + "…", short, long, short]
     assert shown(3, "x" * 500) == shown(3)  # whatever the translations are
+    many = [f"sentence {i}" for i in range(12)]
+    text = format_examples(many, many, many, 3)
+    assert [line.split()[-1] for line in text.splitlines() if "source" in line] == ["2", "6", "10"]
 
 
 def test_other_ranks_are_silent(monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any) -> None:
@@ -135,7 +138,7 @@ def test_examples_and_scores_reach_the_log_of_a_run(
     validations = ["validation at step 6:", "validation at step 12:", "validation at the end:"]
     for text in (log, output):
         assert all(line in text for line in validations)
-        assert text.count(f"\n  source       {PAIRS[0][0]}\n  reference    {PAIRS[0][1]}\n") == 3
+        assert text.count(f"\n  source       {PAIRS[1][0]}\n  reference    {PAIRS[1][1]}\n") == 3
         assert text.count("\n  translation  ") == 6
 
 
