@@ -93,9 +93,9 @@ def test_a_validation_shows_examples(monkeypatch: pytest.MonkeyPatch, caplog: An
         "  reference    Hallo.",
         "  translation  Hallo!",
         "",
-        "  source       Where is it?",
-        "  reference    Wo ist es?",
-        "  translation  Wo es?",
+        "  source       Yes.",
+        "  reference    Ja.",
+        "  translation  ",
     ]
 
 
