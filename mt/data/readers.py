@@ -126,7 +126,10 @@ class FileReader:
             header, first_line = next(rows, []), 2
             for name in names:
                 if name not in header:
-                    raise ValueError(f"{path}: no column {name!r} in its header {header}")
+                    raise ValueError(
+                        f"{path}: no column {name!r} in its header {header}; "
+                        "if it has no header, name the columns by number: data.src=0 data.tgt=1"
+                    )
             src, tgt = (header.index(str(name)) for name in names)
         for number, row in enumerate(rows, start=first_line):
             if len(row) <= max(src, tgt):

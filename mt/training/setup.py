@@ -192,7 +192,8 @@ def _check_resume(
     if shape != module.model.config:
         raise ValueError(
             f"{resume} is of another model, {shape}, than the configuration's, "
-            f"{module.model.config}"
+            f"{module.model.config}; give the settings of its first command again, "
+            f"which {resume.parent.parent / 'config.yaml'} holds"
         )
     step, max_steps = saved["global_step"], config.trainer["max_steps"]
     if max_steps < step or (max_steps == step and is_finished(resume.parent.parent, step)):
