@@ -104,9 +104,9 @@ def test_the_model_is_the_mean_of_the_checkpoints_that_its_card_names(
     ("change", "message"),
     [
         ("trainer.max_steps=-1", "trainer.max_steps=-1"),
-        ("+trainer.accumulate_grad_batches=3", "trainer.accumulate_grad_batches is set by mt.train"),
-        ("+trainer.max_epochs=1", "trainer.max_epochs is set by mt.train"),
-        ("+trainer.limit_train_batches=3", "trainer.limit_train_batches is set by mt.train"),
+        ("+trainer.accumulate_grad_batches=3", "trainer.accumulate_grad_batches is set by"),
+        ("+trainer.max_epochs=1", "trainer.max_epochs is set by"),
+        ("+trainer.limit_train_batches=3", "trainer.limit_train_batches is set by"),
         ("data.limit=1 trainer.devices=2", "too few for 2 devices"),
         ("data.validation_limit=1 trainer.devices=2", "too few for 2 devices"),
     ],
