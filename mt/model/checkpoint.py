@@ -8,26 +8,29 @@ pickles; they are read under ``weights_only``, which refuses code.
 import hashlib
 import json
 import os
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mt.data.tokenizer import Tokenizer
 from mt.model.marian import MarianTransformer
 from mt.model.transformer import Transformer
+from mt.model.weights import check_shapes, read_checkpoint, read_safetensors, transformer_weights
 from mt.utils.atomic import atomic_folder, atomic_write
-from mt.utils.checks import check_int
+from mt.utils.checks import check_int, printable, short_repr
+from mt.utils.json_io import read_json
 
 FORMAT = "mt-model-1"
 BUNDLED_MODEL = Path(__file__).parents[1] / "everyday"
 FILES = ("model.safetensors", "config.json", "tokenizer.model")
-_PREFIX = "model."  # begins the names of the Transformer's weights in a Lightning checkpoint
+# Of a source, in tokens; the search gives a batch no more (mt.inference.batch_runner).
+MOST_LENGTH = 8192
+_HASHED = ("model.safetensors", "tokenizer.model")  # config.json has their SHA-256
 
 
 class LoadedModel(NamedTuple):
@@ -69,6 +72,7 @@ def save(
         # save_file would let only the owner read the file.
         (partial / "model.safetensors").write_bytes(safetensors.torch.save(weights))
         (partial / "tokenizer.model").write_bytes(tokenizer.proto)
+        config["sha256"] = {name: digest(partial / name) for name in _HASHED}
         (partial / "README.md").write_text(card or _card(config, model), encoding="utf-8")
         (partial / "config.json").write_text(_json(config), encoding="utf-8")
 
@@ -76,7 +80,7 @@ def save(
 def set_search(folder: str | os.PathLike[str], beam_size: int, alpha: float) -> None:
     """Store in a model folder the beam size and alpha that ``load_search_defaults`` reads."""
     file = Path(folder) / "config.json"
-    config = json.loads(file.read_text("utf-8"))
+    config = read_json(file)
     config["search"] = {"beam_size": beam_size, "alpha": alpha}
     atomic_write(file, _json(config))
 
@@ -108,6 +112,15 @@ def _card(config: dict[str, Any], model: Transformer) -> str:
     return "\n".join(lines) + "\n"
 
 
+class _NoDraws(TorchFunctionMode):
+    """Leaves out ``normal_``: on the meta device it does nothing but import for two seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return None if func.__name__ == "normal_" else func(*args, **(kwargs or {}))
+
+
 def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> LoadedModel:
     """Load a model folder, or a training checkpoint ``RUN/checkpoints/NAME.ckpt``.
 
@@ -120,38 +133,20 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
         config, weights, tokenizer = _load_folder(path)
     else:
         raise FileNotFoundError(f"{path}: no such model folder or checkpoint")
+    model_class = MarianTransformer if "activation" in config["model"] else Transformer
     try:
-        model_class = MarianTransformer if "activation" in config["model"] else Transformer
-        model = model_class(**config["model"])
-        sizes = model.config["vocab_size"], tokenizer.vocab_size
-        if sizes[0] != sizes[1]:
-            raise ValueError(f"a model of {sizes[0]} pieces with a tokenizer of {sizes[1]}")
-        model.load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+        with torch.device("meta"), _NoDraws():  # no memory: the configuration may name any size
+            model = model_class(**config["model"])
+    except (TypeError, ValueError) as error:
+        reason = printable(str(error))
         raise ValueError(f"{path}: not a model that this version reads: {reason}") from None
+    sizes = model.config["vocab_size"], tokenizer.vocab_size
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"{path}: a model of {sizes[0]} pieces with a tokenizer of {sizes[1]}")
+    check_shapes(path, weights, model)
+    copies = {name: w.to(torch.float32, copy=True) for name, w in weights.items()}
+    model.load_state_dict(copies, assign=True)
     return LoadedModel(model.to(device).eval(), tokenizer, config, path)
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The content of a training checkpoint, read under ``weights_only``: its code is never run.
-
-    Raises FileNotFoundError or ValueError that names the file.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such checkpoint")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:  # torch's message would explain how to run the code
-        raise ValueError(
-            f"{path}: not a readable checkpoint: it is damaged, or holds code beside its weights"
-        ) from None
-    except Exception as error:  # zip and torch each raise their own on a damaged file
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
-        raise ValueError(f"{path}: not a training checkpoint of this project")
-    return checkpoint
 
 
 def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
@@ -161,24 +156,23 @@ def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
             hint = f"; its model folder is {folder / 'model'}" if is_run else ""
             if (folder / "mt.json").is_file():
                 hint = "; mt.export wrote it: mt.translate takes it with --engine ctranslate2"
-            raise FileNotFoundError(f"{folder}: not a model folder, {name} is missing{hint}")
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{folder}/config.json: not JSON: {error}") from None
+            state = "not a regular file" if (folder / name).exists() else "missing"
+            raise FileNotFoundError(f"{folder}: not a model folder, {name} is {state}{hint}")
+    config = read_json(folder / "config.json")
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         actual = config.get("format") if isinstance(config, dict) else type(config).__name__
-        raise ValueError(f"{folder}/config.json: format is {actual!r}, must be {FORMAT!r}")
+        raise ValueError(
+            f"{folder}/config.json: format is {short_repr(actual)}, must be {FORMAT!r}"
+        )
     _check_config(config, f"{folder}/config.json")
-    try:
-        weights = safetensors.torch.load_file(folder / "model.safetensors")
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{folder}/model.safetensors: damaged or truncated: {error}") from None
-    return config, weights, Tokenizer.load(folder / "tokenizer.model")
+    weights = read_safetensors(folder / "model.safetensors")
+    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    _check_hashes(config.get("sha256"), folder)
+    return config, weights, tokenizer
 
 
 def _load_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
-    checkpoint = read(path)
+    checkpoint = read_checkpoint(path)
     tokenizer = path.parent.parent / "tokenizer.model"
     if not tokenizer.is_file():
         raise FileNotFoundError(f"{path}: the tokenizer of its run, {tokenizer}, is missing")
@@ -191,24 +185,31 @@ def _load_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tok
     config = {name: hparams.get(name) for name in ("model", "max_length", "languages")}
     config["training"] = training
     _check_config(config, str(path))
-    return config, _transformer_weights(checkpoint, path), Tokenizer.load(tokenizer)
+    return config, transformer_weights(checkpoint, path), Tokenizer.load(tokenizer)
 
 
 def _check_config(config: dict[str, Any], name: str) -> None:
-    if not isinstance(config.get("model"), dict):
-        raise ValueError(f"{name}: 'model' is missing or mistyped")
-    check_int(f"{name}: max_length", config.get("max_length"))
+    for key in ("model", "training"):
+        if not isinstance(config.setdefault(key, {}), dict):
+            raise ValueError(f"{name}: {key!r} must be an object")
+    check_int(f"{name}: max_length", config.get("max_length"), most=MOST_LENGTH)
+    languages = config.get("languages")
+    if languages is not None and not (
+        isinstance(languages, list)
+        and len(languages) == 2
+        and all(isinstance(language, str) for language in languages)
+    ):
+        raise ValueError(f"{name}: languages={short_repr(languages)}: must be two names")
 
 
-def _transformer_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
-    weights = {
-        name.removeprefix(_PREFIX): w
-        for name, w in checkpoint["state_dict"].items()
-        if name.startswith(_PREFIX) and isinstance(w, Tensor)
-    }
-    if not weights:
-        raise ValueError(f"{path}: holds no weights of a Transformer")
-    return weights
+def _check_hashes(hashes: Any, folder: Path) -> None:
+    """ValueError when a file is not the one that was saved; folders of version 0.1 have no hash."""
+    for name in _HASHED if isinstance(hashes, dict) else ():
+        if digest(folder / name) != hashes.get(name):
+            raise ValueError(
+                f"{folder}/{name}: damaged, or of another model: its SHA-256 is not the one that "
+                "config.json names"
+            )
 
 
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
@@ -224,7 +225,7 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
         if path.is_dir():
             _, weights, _ = _load_folder(path)
         else:
-            weights = _transformer_weights(read(path), path)
+            weights = transformer_weights(read_checkpoint(path), path)
         shapes.append({name: w.shape for name, w in weights.items()})
         if shapes[-1] != shapes[0]:
             raise ValueError(f"{path}: not the same model as {paths[0]}")
@@ -250,7 +251,8 @@ def latest(root: str | os.PathLike[str] = "outputs") -> Path:
     configs = [p for p in Path(root).glob("**/model/config.json") if p.is_file()]
     if not configs:
         raise FileNotFoundError(
-            f"no model folder under {root}/: train one with `make quickstart`, or name one"
+            f"no model folder under {root}/: train one with "
+            "`python -m mt.train experiment=quickstart`, or name one"
         )
     return max(configs, key=lambda p: p.stat().st_mtime).parent
 

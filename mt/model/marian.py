@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from mt.data.special_ids import BOS, EOS, PAD
 from mt.model.transformer import FeedForward, Transformer
+from mt.utils.checks import short_repr
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -38,8 +39,10 @@ class MarianTransformer(Transformer):
 
     def __init__(self, activation: str, **config: Any) -> None:
         super().__init__(**config)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation={activation!r}: must be one of {', '.join(ACTIVATIONS)}")
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation={short_repr(activation)}: must be one of {', '.join(ACTIVATIONS)}"
+            )
         self.config: dict[str, Any] = self.config | {"activation": activation}
         self.output_bias = nn.Parameter(torch.zeros(len(self.embedding.weight)))
         for layer in itertools.chain(self.encoder, self.decoder):
@@ -157,7 +160,8 @@ def from_marian(
 ) -> MarianTransformer:
     """The values of a MarianConfig and a MarianMTModel's state dict -> the same model, our ids.
 
-    Raises ValueError for what a MarianTransformer cannot be, KeyError for a missing weight.
+    Raises ValueError for what a MarianTransformer cannot be, KeyError for a missing weight. Takes
+    no memory but for weights that are there.
     """
     for name in ("layers", "attention_heads", "ffn_dim"):
         if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
@@ -167,15 +171,24 @@ def from_marian(
     for name in ("scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings"):
         if not config.get(name, name != "scale_embedding"):
             raise ValueError(f"{name} is false: embeddings must be scaled, and one for all uses")
-    model = MarianTransformer(
-        config["activation_function"],
-        vocab_size=len(order_of_ids),
-        N=config["encoder_layers"],
-        d_model=config["d_model"],
-        d_ff=config["encoder_ffn_dim"],
-        h=config["encoder_attention_heads"],
-        P_drop=config["dropout"],
-    )
+    sizes = {
+        "N": config["encoder_layers"],
+        "d_model": config["d_model"],
+        "d_ff": config["encoder_ffn_dim"],
+        "h": config["encoder_attention_heads"],
+        "P_drop": config["dropout"],
+    }
+    activation, vocab_size = config["activation_function"], config["vocab_size"]
+    with torch.device("meta"):
+        expected = MarianTransformer(activation, vocab_size=vocab_size, **sizes)
+        marian_weights = globals_weights
+        shapes = {name: w.shape for name, w in marian_weights.items()}
+    for name, shape in shapes.items():
+        if weights[name].shape != shape:
+            raise ValueError(
+                f"{name} has the shape {list(weights[name].shape)}, config.json wants {list(shape)}"
+            )
+    model = MarianTransformer(activation, vocab_size=len(order_of_ids), **sizes)
     order = torch.arange(model.d_model).view(2, -1).t().flatten()  # sine and cosine by turns
     unused = {name for name in weights if not name.endswith((*TIED, SINUSOIDS))}
     state: dict[str, Tensor] = {}

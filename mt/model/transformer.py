@@ -19,6 +19,9 @@ from mt.model.attention_layout import AttentionLayout
 from mt.model.dropout import Dropout
 from mt.utils.checks import check_int, check_number
 
+# A product of two widths fits in an integer, and a thousand layers are made in a second.
+MOST_LAYERS, MOST_WIDTH = 1000, 2**24
+
 
 class Transformer(nn.Module):
     """Encoder, decoder and the one matrix they share (3.1, 3.4, figure 1).
@@ -46,8 +49,10 @@ class Transformer(nn.Module):
         super().__init__()
         _check(P_drop, vocab_size=vocab_size, N=N, d_model=d_model, d_ff=d_ff, h=h)
         d_k = d_model // h if d_k is None else d_k
-        check_int("d_k", d_k)
-        check_int("learned_positions", learned_positions, optional=True)
+        check_int("d_k", d_k, most=MOST_WIDTH)
+        check_int("qk_dim", h * d_k, most=MOST_WIDTH)
+        check_int("learned_positions", learned_positions, most=MOST_WIDTH, optional=True)
+        check_int("pad_id", pad_id, least=0, most=vocab_size - 1)
         self.config = {
             "vocab_size": vocab_size,
             "N": N,
@@ -273,7 +278,7 @@ def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
 
 def _check(P_drop: float, **sizes: int) -> None:
     for name, size in sizes.items():
-        check_int(name, size)
+        check_int(name, size, most=MOST_LAYERS if name == "N" else MOST_WIDTH)
     check_number("P_drop", P_drop, 0, below=1)
     if sizes["d_model"] % 2:
         raise ValueError(f"d_model={sizes['d_model']}: must be even, for pairs of sine and cosine")

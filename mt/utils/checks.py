@@ -4,16 +4,34 @@ Every function raises ValueError with the name of the setting, its value and wha
 """
 
 import math
+import reprlib
 from typing import Any
 
+_short = reprlib.Repr()  # a value may come from a file and have any size
+_short.maxstring = _short.maxother = 60
 
-def check_int(name: str, value: Any, least: int = 1, optional: bool = False) -> None:
-    """A whole number of at least ``least``; with ``optional`` also None, YAML's null."""
+
+def short_repr(value: Any) -> str:
+    """A value in one line of bounded length, without a terminal's escape sequences."""
+    return _short.repr(value)
+
+
+def printable(text: str, most: int = 500) -> str:
+    """A text that may come from a file, as one line of at most ``most`` characters."""
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def check_int(
+    name: str, value: Any, least: int = 1, most: float = math.inf, *, optional: bool = False
+) -> None:
+    """A whole number from ``least`` to ``most``; with ``optional`` also None, YAML's null."""
     if optional and value is None:
         return
-    if type(value) is not int or value < least:
+    if type(value) is not int or not least <= value <= most:
         null = "null or " if optional else ""
-        raise ValueError(f"{name}={value!r}: must be {null}a whole number of at least {least}")
+        span = f"of at least {least}" if most == math.inf else f"from {least} to {most:,}"
+        raise ValueError(f"{name}={short_repr(value)}: must be {null}a whole number {span}")
 
 
 def check_number(
@@ -35,17 +53,19 @@ def check_number(
         span = f"from {least} up to, not including, {below}"
     else:
         span = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
-    raise ValueError(f"{name}={value!r}: must be {'null or ' if optional else ''}a number {span}")
+    null = "null or " if optional else ""
+    raise ValueError(f"{name}={short_repr(value)}: must be {null}a number {span}")
 
 
 def check_positive(name: str, value: Any) -> None:
     """A finite number above 0."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf:
-        raise ValueError(f"{name}={value!r}: must be a number above 0")
+        raise ValueError(f"{name}={short_repr(value)}: must be a number above 0")
 
 
 def check_bool(name: str, value: Any, optional: bool = False) -> None:
     """True or False; with ``optional`` also None, YAML's null."""
     if not isinstance(value, bool) and not (optional and value is None):
-        raise ValueError(f"{name}={value!r}: must be {'null, ' if optional else ''}true or false")
+        null = "null, " if optional else ""
+        raise ValueError(f"{name}={short_repr(value)}: must be {null}true or false")

@@ -1,5 +1,7 @@
 """The model folder and training checkpoints: written whole, read with care, averaged, named."""
 
+import hashlib
+import io
 import json
 import os
 import pickle
@@ -8,10 +10,14 @@ import resource
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 
 from mt.data import tokenizer as tokenizers
@@ -145,6 +151,10 @@ def test_the_config_says_what_the_model_is(folder: Path) -> None:
         "max_length": 20,
         "model": tiny().config,
         "training": {"steps": 7},
+        "sha256": {
+            name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            for name in ("model.safetensors", "tokenizer.model")
+        },
     }
 
 
@@ -323,8 +333,29 @@ MISSING = object()
         ("model", {**tiny().config, "N": "six"}, "N='six': must be a whole number"),
         ("model", {**tiny().config, "P_drop": None}, "P_drop=None"),
         ("model", {**tiny().config, "layers": 6}, "layers"),
-        ("model", {**tiny().config, "d_ff": 64}, "size mismatch"),
-        ("model", {**tiny().config, "N": 2}, "Missing key"),
+        (
+            "model",
+            {**tiny().config, "d_ff": 64},
+            "its configuration wants [64, 16]",
+        ),
+        ("model", {**tiny().config, "N": 2}, "lacks the weight 'decoder.1.add_norm.0.norm.bias'"),
+        ("model", {**tiny().config, "learned_positions": 5}, "lacks the weight 'positions.weight'"),
+        (
+            "model",
+            {**tiny().config, "N": 10**6},
+            "N=1000000: must be a whole number from 1 to 1,000",
+        ),
+        ("model", {**tiny().config, "N": 1000}, "lacks the weight"),
+        ("model", {**tiny().config, "d_ff": 2**24}, "has the shape [32, 16]"),
+        ("model", {**tiny().config, "d_ff": 10**30}, "d_ff=1000000"),
+        ("model", {**tiny().config, "pad_id": 50}, "pad_id=50"),
+        ("model", {**tiny().config, "activation": ["relu"]}, "not a model that this version reads"),
+        ("model", {**tiny().config, "\x1b[31m\n": 1}, "unexpected keyword argument"),
+        ("max_length", 10**12, "max_length=1000000000000: must be a whole number from 1 to 8,192"),
+        ("training", [7], "'training' must be an object"),
+        ("languages", "en", "languages='en': must be two names"),
+        ("languages", ["en"], "must be two names"),
+        ("languages", ["en", 3], "must be two names"),
         ("model", {**tiny().config, "vocab_size": 51}, "51 pieces with a tokenizer of 50"),
     ],
 )
@@ -337,10 +368,134 @@ def test_a_wrong_config_is_refused(folder: Path, key: str, value: Any, message: 
     assert_refused(folder, ValueError, message)
 
 
+def test_a_small_config_takes_no_memory(folder: Path) -> None:
+    """The sizes in a configuration are compared with the weights before anything is made."""
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] |= {"N": 1000, "d_model": 2**24, "d_ff": 2**24, "h": 1, "d_k": 2**24}
+    (folder / "config.json").write_text(json.dumps(config))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert_refused(folder, ValueError, "its configuration wants")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
+
+
+def without_hashes(folder: Path) -> None:
+    """As version 0.1 wrote the folder."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["sha256"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def test_another_models_tokenizer_is_refused(folder: Path) -> None:
     other = tokenizers.train(SENTENCES, 45)
     (folder / "tokenizer.model").write_bytes(other.proto)
+    without_hashes(folder)
     assert_refused(folder, ValueError, "a model of 50 pieces with a tokenizer of 45")
+
+
+def test_a_folder_without_hashes_is_read(folder: Path) -> None:
+    without_hashes(folder)
+    assert_same_model(checkpoint.load(folder).model, tiny())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
+def test_a_file_of_another_model_is_refused_by_its_hash(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    other_tokenizer = tokenizers.train([text.upper() for text in SENTENCES], 50)
+    other = save(tmp_path / "other", tiny(seed=1), other_tokenizer)
+    shutil.copyfile(other / name, folder / name)
+    assert_refused(folder, ValueError, f"{name}: damaged, or of another model")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", CONTENT[1:])
+def test_a_pipe_does_not_block(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert_refused(folder, FileNotFoundError, f"{name} is not a regular file")
+
+
+# Weights
+
+
+def replace_weight(folder: Path, name: str, w: torch.Tensor) -> None:
+    without_hashes(folder)
+    file = folder / "model.safetensors"
+    file.write_bytes(safetensors.torch.save(safetensors.torch.load_file(file) | {name: w}))
+
+
+NAME = "encoder.0.feed_forward.W_1.bias"
+ODD_WEIGHTS = {
+    "has a value that is not a finite number": [
+        torch.full([32], torch.nan),
+        torch.zeros(32).index_fill(0, torch.tensor([7]), torch.inf),
+        torch.zeros(32).index_fill(0, torch.tensor([31]), -torch.inf).bfloat16(),
+        torch.full([32], 1e300, dtype=torch.float64),  # inf as float32
+    ],
+    "must be a floating-point type": [
+        torch.zeros(32, dtype=dtype)
+        for dtype in (torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64)
+        + ((torch.float8_e4m3fn,) if hasattr(torch, "float8_e4m3fn") else ())
+    ],
+    "has the shape": [torch.zeros(31), torch.zeros(32, 1), torch.zeros(0), torch.tensor(0.0)],
+}
+
+
+@pytest.mark.parametrize(
+    ("w", "message"),
+    [(w, message) for message, weights in ODD_WEIGHTS.items() for w in weights],
+    ids=lambda value: value if isinstance(value, str) else str(value.dtype),
+)
+@pytest.mark.parametrize("read", [checkpoint.load, lambda path: checkpoint.average([path])])
+def test_odd_weights_are_refused(
+    folder: Path, run: Path, w: torch.Tensor, message: str, read: Callable[[Path], object]
+) -> None:
+    """Of a model folder and of a training checkpoint, loaded or averaged."""
+    replace_weight(folder, NAME, w)
+    state = {f"model.{name}": weight for name, weight in tiny().state_dict().items()}
+    path = run / "checkpoints" / "odd.ckpt"
+    training_checkpoint(path, tiny(), state_dict=state | {f"model.{NAME}": w})
+    if message == "has the shape" and read is not checkpoint.load:
+        read = lambda odd: checkpoint.average([run / "checkpoints" / "step7.ckpt", odd])  # noqa: E731
+        message = "not the same model"
+    for odd in (folder, path):
+        with pytest.raises(ValueError, match=message) as caught:
+            read(odd)
+        assert str(odd) in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_every_floating_type_load_as_float32(folder: Path, dtype: torch.dtype) -> None:
+    replace_weight(folder, NAME, torch.full([32], 0.5, dtype=dtype))
+    w = checkpoint.load(folder).model.state_dict()[NAME]
+    assert w.dtype == torch.float32
+    assert w.eq(0.5).all()
+
+
+def test_a_weight_that_no_model_has_is_refused(folder: Path) -> None:
+    replace_weight(folder, "\x1b]0;evil\x07" + "x" * 1000, torch.zeros(1))
+    text = assert_refused(folder, ValueError, "which is not in a model of its configuration")
+    assert len(text) < 400
+
+
+@pytest.mark.parametrize(
+    "w",
+    [
+        torch.zeros(1).expand(10**12),  # four bytes in the file
+        torch.zeros(32).to_sparse(),
+        torch.zeros(32, device="meta"),
+        torch.nested.nested_tensor([torch.zeros(3), torch.zeros(2)]),
+    ],
+    ids=["expanded", "sparse", "meta", "nested"],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_tensor_that_is_not_plain_is_refused(run: Path, w: torch.Tensor) -> None:
+    state = {f"model.{name}": weight for name, weight in tiny().state_dict().items()}
+    path = run / "checkpoints" / "odd.ckpt"
+    training_checkpoint(path, tiny(), state_dict=state | {f"model.{NAME}": w})
+    for read in (checkpoint.load, lambda odd: checkpoint.average([odd])):
+        with pytest.raises(ValueError, match=r"odd\.ckpt: .*(not a plain tensor|not a readable)"):
+            read(path)
 
 
 # Loading a training checkpoint
@@ -394,6 +549,55 @@ def test_a_truncated_checkpoint_is_refused_with_a_reason(run: Path, kept: int) -
     path.write_bytes(path.read_bytes()[:kept])
     text = assert_refused(path, ValueError, "step7.ckpt: not a readable checkpoint")
     assert not text.rstrip().endswith(":")
+
+
+@pytest.mark.parametrize("position", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("length", [1, 1000])
+def test_a_damaged_checkpoint_is_refused(run: Path, position: float, length: int) -> None:
+    """Bytes that change in the middle of its weights change neither its form nor its size."""
+    path = run / "checkpoints" / "step7.ckpt"
+    model = tiny(d_ff=1024)  # the weights are most of the file
+    content = bytearray(training_checkpoint(path, model).read_bytes())
+    start = int(len(content) * position)
+    content[start : start + length] = bytes(b ^ 0x55 for b in content[start : start + length])
+    path.write_bytes(content)
+    assert_refused(path, ValueError, "step7.ckpt: not a readable checkpoint: it is damaged")
+
+
+def tar_of_a_checkpoint(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("storages"))
+
+
+def compressed_checkpoint(path: Path) -> None:
+    content = io.BytesIO()
+    torch.save({"state_dict": {"model.x": torch.zeros(10**6)}}, content)
+    with zipfile.ZipFile(content) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path),
+        lambda path: torch.save(tiny().state_dict(), path, _use_new_zipfile_serialization=False),
+        lambda path: path.write_bytes(pickle.dumps({"state_dict": {}})),
+        lambda path: path.write_bytes(b"PK\x03\x04 and nothing of an archive"),
+        lambda path: zipfile.ZipFile(path, "w").close(),
+        tar_of_a_checkpoint,
+        compressed_checkpoint,
+    ],
+    ids=["TorchScript", "legacy", "pickle", "PK", "empty zip", "tar", "compressed"],
+)
+def test_other_archives_are_refused_without_advice_to_run_their_code(
+    run: Path, write: Callable[[Path], None]
+) -> None:
+    path = run / "checkpoints" / "other.ckpt"
+    write(path)
+    text = assert_refused(path, ValueError, "other.ckpt: not a readable checkpoint")
+    assert "weights_only" not in text
 
 
 class Malicious:
@@ -494,7 +698,7 @@ def test_latest_is_the_newest_model_folder(tmp_path: Path, tokenizer: Tokenizer)
 
 def test_latest_of_nothing_says_how_to_get_one(tmp_path: Path) -> None:
     (tmp_path / "run" / "model").mkdir(parents=True)  # without a config.json it is none
-    with pytest.raises(FileNotFoundError, match="make quickstart") as caught:
+    with pytest.raises(FileNotFoundError, match="experiment=quickstart") as caught:
         checkpoint.latest(tmp_path)
     assert f"no model folder under {tmp_path}" in str(caught.value)
 
