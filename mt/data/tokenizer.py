@@ -13,9 +13,16 @@ from typing import Any
 
 import sentencepiece
 
+from mt.data.charsmap import check_charsmaps
 from mt.data.special_ids import BOS, EOS, PAD, SPECIAL_IDS, UNK
 from mt.utils.atomic import atomic_write
 from mt.utils.checks import check_int
+from mt.utils.json_io import parse_json, read_regular
+
+MAX_VOCAB_SIZE = 2**20  # pieces; the largest vocabularies of published models have a million
+# Characters; longer words are left out when a tokenizer is trained. NFKC makes up to 18 characters
+# of one, and SentencePiece ends the whole process at a word of 65,536.
+MAX_WORD = 3000
 
 
 class Tokenizer:
@@ -31,14 +38,14 @@ class Tokenizer:
         special_ids = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
         if special_ids != SPECIAL_IDS:
             raise ValueError(
-                f"a SentencePiece model with pad, unk, bos, eos = {special_ids}; train it with "
-                f"{SPECIAL_IDS}, as scripts/train_tokenizer.py does"
+                f"a SentencePiece model with pad, unk, bos, eos = {special_ids}; they must be "
+                f"{SPECIAL_IDS}, as mt.data.tokenizer.train makes them"
             )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
         """Read a ``.model`` file. Raises OSError or ValueError, which name the file."""
-        content = Path(path).read_bytes()
+        content = read_regular(path)
         try:
             return PairTokenizer(content) if content.startswith(b"PK") else cls(content)
         except ValueError as error:
@@ -89,10 +96,15 @@ class PairTokenizer(Tokenizer):
         self.proto = proto
         try:
             with zipfile.ZipFile(io.BytesIO(proto)) as content:
+                # ``make`` stores the files as they are: a compressed one may be a bomb.
+                if any(file.compress_type != zipfile.ZIP_STORED for file in content.infolist()):
+                    raise ValueError("a compressed file")
                 models = [content.read(name) for name in ("source.spm", "target.spm")]
-                self._pieces: list[str] = json.loads(content.read("pieces.json"))
+                self._pieces: list[str] = parse_json(content.read("pieces.json"))
+            if not all(isinstance(piece, str) for piece in self._pieces):
+                raise ValueError("a piece is not a text")
             self._source, self._target = map(_processor, models)
-        except (zipfile.BadZipFile, KeyError, ValueError):
+        except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RuntimeError):
             raise ValueError("not a pair of SentencePiece models, or a damaged one") from None
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
 
@@ -136,27 +148,56 @@ class PairTokenizer(Tokenizer):
 def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
     try:
+        check_charsmaps(proto)
         processor.LoadFromSerializedProto(proto)
-    except RuntimeError:
+        processor.id_to_piece(list(range(processor.vocab_size())))  # fails if one is not UTF-8
+    except (RuntimeError, ValueError):
         raise ValueError("not a SentencePiece model, or a damaged one") from None
     return processor
 
 
-def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Learn a BPE vocabulary of exactly ``vocab_size`` pieces, special ids included.
+class UnfitSize(ValueError):
+    """A vocabulary that the training text does not support; ``nearest`` is the nearest it does."""
+
+    def __init__(self, message: str, nearest: int) -> None:
+        super().__init__(message)
+        self.nearest = nearest
+
+
+def train(sentences: Iterable[str], vocab_size: int, exact: bool = True) -> Tokenizer:
+    """Learn a BPE vocabulary of ``vocab_size`` pieces, special ids included.
 
     Every character of the data gets a piece; text is normalised by NFKC. BPE depends only on how
     often each word occurs. So this counts words while it reads, and needs no memory for the text.
 
-    Raises ValueError when the data cannot support ``vocab_size``, with the bound that it supports.
+    Raises UnfitSize when the data cannot support ``vocab_size``. If not ``exact``, too large a
+    vocabulary becomes half as large as the number of different words instead: as large as the data
+    support at most, it would mostly have pieces that no sentence contains.
     """
-    check_int("vocab_size", vocab_size)
+    check_int("tokenizer.vocab_size", vocab_size, most=MAX_VOCAB_SIZE)
     words: Counter[str] = Counter()
     for sentence in sentences:
         words.update(_one_line(sentence).split(" "))
-    words.pop("", None)
+    for word in [word for word in words if not 0 < len(word) <= MAX_WORD]:
+        del words[word]
     if not words:
-        raise ValueError("no text to train a tokenizer on: every line is empty")
+        raise ValueError(
+            "no text to train a tokenizer on: every line is empty, or one word of more than "
+            f"{MAX_WORD:,} characters"
+        )
+    try:
+        return _train(words, vocab_size)
+    except UnfitSize as error:
+        if exact or error.nearest > vocab_size:
+            raise
+        vocab_size = max(len(SPECIAL_IDS), min(error.nearest, len(words) // 2))
+    try:
+        return _train(words, vocab_size)
+    except UnfitSize as error:  # fewer pieces than characters
+        return _train(words, error.nearest)
+
+
+def _train(words: Counter[str], vocab_size: int) -> Tokenizer:
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -168,7 +209,7 @@ def train(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
             num_threads=16,  # written into the model: a fixed number makes equal files everywhere
         )  # fmt: skip
     except RuntimeError as error:
-        raise ValueError(_explain(str(error), vocab_size)) from None
+        raise _explain(str(error), vocab_size) from None
     return Tokenizer(model.getvalue())
 
 
@@ -184,19 +225,24 @@ def _one_line(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _explain(message: str, vocab_size: int) -> str:
+def _explain(message: str, vocab_size: int) -> ValueError:
     """What to tell the user when SentencePiece's own check fails with ``message``."""
-    setting = f"vocab_size={vocab_size}"
+    setting = f"tokenizer.vocab_size={vocab_size}"
     if most := re.search(r"set it to a value <= (\d+)", message):
-        return f"{setting}: too large for this training text, which supports at most {most[1]}"
-    if vocab_size < len(SPECIAL_IDS):
-        return f"{setting}: too small, the special pieces alone are {len(SPECIAL_IDS)}"
-    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"{setting}: too small, the characters of this training text and the special pieces "
-            f"alone are {least[1]}"
+        return UnfitSize(
+            f"{setting}: too large for this training text, which supports at most {most[1]}: "
+            "set that or less, or leave it out",
+            int(most[1]),
         )
-    return f"{setting}: SentencePiece could not train this vocabulary: {message}"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return UnfitSize(
+            f"{setting}: too small, the characters of this training text and the special pieces "
+            f"alone are {least[1]}",
+            int(least[1]),
+        )
+    if vocab_size < len(SPECIAL_IDS):
+        return ValueError(f"{setting}: too small, the special pieces alone are {len(SPECIAL_IDS)}")
+    return ValueError(f"{setting}: SentencePiece could not train this vocabulary: {message}")
 
 
 def save(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:

@@ -54,8 +54,6 @@ def find_pretrained(
     loaded = checkpoint.load(folder)
     if "activation" in loaded.config["model"]:
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
-    if not all(w.isfinite().all() for w in loaded.model.parameters()):
-        raise ValueError(f"init_from={path}: a weight is not a finite number")
     shape = _shape(loaded.model.config)
     _check_overrides(config.overrides, shape)
     return PretrainedModel(f"{path}{_SHA}{checkpoint.digest(folder)[:12]}", shape, loaded)
@@ -69,11 +67,16 @@ def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:
     """ValueError when the command line names a shape or tokenizer beside a pretrained model."""
     fixed = {"model", "variation", "tokenizer.path", "tokenizer.vocab_size"}
     fixed |= {f"model.{name}" for name in shape}
-    for override in overrides:
-        if override.lstrip("+~").partition("=")[0] in fixed:
+    for override, name in zip(overrides, _names(overrides), strict=True):
+        if name in fixed:
             raise ValueError(
                 f"{override} cannot go with init_from: that model has a shape and a tokenizer"
             )
+
+
+def _names(overrides: list[str]) -> list[str]:
+    """The settings that a command line names."""
+    return [override.lstrip("+~").partition("=")[0] for override in overrides]
 
 
 def get_tokenizer(
@@ -98,20 +101,33 @@ def get_tokenizer(
 def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
     """Load the tokenizer, or train it on both sides of the training pairs if it does not exist.
 
-    One of several ranks trains it; the others wait.
+    One of several ranks trains it; the others wait. A text that is too short for the pieces of a
+    configuration file gets fewer. Raises ValueError when the command line names another size than
+    the text supports or the file has.
     """
+    size, named = config.tokenizer.vocab_size, "tokenizer.vocab_size" in _names(config.overrides)
     if not path.exists():
         with preprocessing.file_lock(path, config.data.cache_dir):
             if not path.exists():
-                size = config.tokenizer.vocab_size
                 log.info(f"training a tokenizer of {size:,} pieces, {path}")
                 pairs = tqdm(
                     preprocessing.first_pairs(config.data.reader.pairs("train"), config.data.limit),
                     desc="reading", unit=" pairs", disable=None,
                 )  # fmt: skip
-                trained = tokenizer.train((side for pair in pairs for side in pair), size)
+                sentences = (side for pair in pairs for side in pair)
+                trained = tokenizer.train(sentences, size, exact=named)
+                if trained.vocab_size < size:
+                    log.info(
+                        f"the training text is too short for {size:,} pieces "
+                        f"(tokenizer.vocab_size): {trained.vocab_size:,} suit it"
+                    )
                 tokenizer.save(trained, path)
     loaded = Tokenizer.load(path)
+    if named and loaded.vocab_size != size:
+        raise ValueError(
+            f"tokenizer.vocab_size={size}, but {path} has {loaded.vocab_size} pieces: "
+            "leave the size out, or name another tokenizer.path"
+        )
     log.info(f"tokenizer: {path}, {loaded.vocab_size:,} pieces")
     return loaded
 

@@ -157,6 +157,33 @@ def test_too_small_a_vocabulary_is_refused_in_words(vocab_size: int) -> None:
     assert ".cc(" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        SENTENCES,
+        ["a"],
+        ["机器翻译", "はむずかしい"],  # fewer words than characters
+        ["<s> </s> <pad> <unk>"],
+        ["ab " + "a" * 10**6],  # the long word is left out
+        ["ab " + "\ufdfa" * tokenizers.MAX_WORD],  # NFKC makes 18 characters of each
+    ],
+)
+def test_a_size_that_nobody_insists_on_becomes_one_that_the_text_supports(
+    sentences: list[str],
+) -> None:
+    fitting = tokenizers.train(sentences, 90_000, exact=False)
+    assert 4 < fitting.vocab_size < 90_000
+    assert fitting.proto == trained(sentences, fitting.vocab_size).proto
+    if sentences is SENTENCES:
+        assert fitting.vocab_size < 150
+        ids = set(itertools.chain(*fitting.encode(sentences)))
+        assert len(ids) > 0.7 * fitting.vocab_size  # of the largest, less than a third
+
+
+def test_a_size_that_the_text_supports_is_kept(tokenizer: Tokenizer) -> None:
+    assert tokenizers.train(SENTENCES, VOCAB_SIZE, exact=False).proto == tokenizer.proto
+
+
 def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
     with pytest.raises(ValueError, match="too small") as caught:
         trained(vocab_size=20)
@@ -166,13 +193,13 @@ def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
         trained(vocab_size=smallest - 1)
 
 
-@pytest.mark.parametrize("sentences", [[], [""], ["", "  ", "\n"]])
+@pytest.mark.parametrize("sentences", [[], [""], ["", "  ", "\n"], ["a" * 10**5]])
 def test_empty_text_is_refused_in_words(sentences: list[str]) -> None:
     with pytest.raises(ValueError, match="no text to train a tokenizer on"):
         trained(sentences)
 
 
-@pytest.mark.parametrize("vocab_size", ["x", "150", 0, -1, 2.5, None, True])
+@pytest.mark.parametrize("vocab_size", ["x", "150", 0, -1, 2.5, None, True, 2**31, 10**30])
 def test_vocab_size_must_be_a_whole_number(vocab_size: object) -> None:
     with pytest.raises(ValueError, match=re.escape(f"vocab_size={vocab_size!r}: must be a whole")):
         tokenizers.train(SENTENCES, vocab_size)  # type: ignore[arg-type]

@@ -168,6 +168,38 @@ def test_another_shape_or_tokenizer_is_refused_beside_a_pretrained_model(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_size_that_the_command_line_does_not_name_fits_the_text_and_is_found_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """conf/train.yaml has 37,000 pieces."""
+    monkeypatch.chdir(tmp_path)
+
+    def start(name: str, *settings: str) -> int:
+        dropped = ("tokenizer.path=", "tokenizer.vocab_size=")
+        command = arguments(corpus, tmp_path / name, **{"trainer.max_steps": 1})
+        return run([*(a for a in command if not a.startswith(dropped)), *settings], monkeypatch)
+
+    assert start("one") == 0
+    [path] = Path("tokenizer").glob("files-37000-*.model")
+    content, size = path.read_bytes(), Tokenizer.load(path).vocab_size
+    out = capsys.readouterr().out
+    assert f"too short for 37,000 pieces (tokenizer.vocab_size): {size:,} suit it\n" in out
+    assert start("two") == 0
+    out = capsys.readouterr().out
+    assert "training a tokenizer" not in out
+    assert f"tokenizer: {path}, {size:,} pieces\n" in out
+    assert path.read_bytes() == content
+
+    assert start("three", "tokenizer.vocab_size=37000") == 2
+    error = f"tokenizer.vocab_size=37000, but {path} has {size} pieces: leave the size out, or"
+    assert error in capsys.readouterr().err
+    assert start("four", "tokenizer.vocab_size=36999") == 2
+    error = capsys.readouterr().err
+    assert "tokenizer.vocab_size=36999: too large for this training text, which supports" in error
+    assert error.count("\n") == 1
+    assert list(Path("tokenizer").glob("*.model")) == [path]
+
+
 def test_the_learned_positions_of_the_pretrained_model_count(
     corpus: Path, tmp_path: Path, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
