@@ -10,6 +10,8 @@ import itertools
 import json
 import logging
 import os
+import shlex
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,14 +19,17 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mt.inference.linear import PRECISIONS
-from mt.inference.options import SearchOptions, load_search_defaults
-from mt.inference.translation import Translation
-from mt.inference.translator import Translator
-from mt.model import checkpoint
 from mt.utils import console
-from mt.utils.checks import check_int
-from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
+
+with console.exit_at_interrupt():
+    from mt.inference.linear import PRECISIONS
+    from mt.inference.options import SearchOptions, load_search_defaults
+    from mt.inference.translation import Translation
+    from mt.inference.translator import Translator
+    from mt.model import checkpoint
+    from mt.utils.atomic import check_not_input
+    from mt.utils.checks import check_int
+    from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
 
 SEARCH_HELP = {  # for each field of SearchOptions that is a number
     "beam_size": "number of hypotheses kept; 1 is greedy (default: the model's own, else 4)",
@@ -178,7 +183,7 @@ def load_translator(args: argparse.Namespace) -> Translator:
 
 
 def open_output(
-    args: argparse.Namespace, options: SearchOptions, stack: ExitStack
+    args: argparse.Namespace, options: SearchOptions, stream: BinaryIO | None, stack: ExitStack
 ) -> Stream | ResumableFile:
     if args.output is None:
         if sys.stdout is None:
@@ -191,6 +196,12 @@ def open_output(
         return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))
     if args.score is not None and not Path(args.score).is_file():
         raise ValueError(f"{args.score}: --score with --output needs a regular file")
+    checkpoints = (Path(model) for model in args.model if Path(model).is_file())
+    inputs = [*args.model, *(file.parent.parent / "tokenizer.model" for file in checkpoints)]
+    inputs += [file for file in (args.input, args.score) if file is not None]
+    inputs += [] if stream is None else [stream.fileno()]
+    for file in (path, *ResumableFile.temporary_files(path.resolve())):
+        check_not_input(file, *inputs)
     settings = ("engine", "precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
     weights = "model.bin" if args.engine == "ctranslate2" else ""
     identity = {
@@ -210,19 +221,26 @@ def run(args: argparse.Namespace) -> None:
     for name, path in zip(names, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
+    for file in filter(os.path.isfile, args.sentences[:1]):
+        name = shlex.quote(file)
+        print(f"mt.translate: these are words: --input {name} translates the file", file=sys.stderr)
     with ExitStack() as stack:
         stream = None if args.sentences else open_input(args.input, stack)
         if args.split is None:  # people type several sentences in a line, a corpus has one
             args.split = args.score is None and (stream is None or stream.isatty())
         targets = None
         if args.score is not None:
-            blocks = read_blocks(open_input(args.score, stack), args.score, whole=True)
+            score_stream = open_input(args.score, stack)
+            if stream is not None and is_same_pipe(stream, score_stream):
+                raise ValueError(f"{args.score}: the sources come from there too")
+            blocks = read_blocks(score_stream, args.score, whole=True)
             targets = itertools.chain.from_iterable(blocks)
         translator = load_translator(args)
-        output = open_output(args, options, stack)  # after all that may fail: it begins a new file
+        # After all that may fail, because it begins a new file:
+        output = open_output(args, options, stream, stack)
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
         whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
-        update = progress(file, stack)
+        update = progress(args, stream, file, stack)
         number = 0  # lines done
         for block in source_blocks(args, stream, whole):
             lines = output.skip(block)
@@ -260,18 +278,27 @@ def source_blocks(
     return read_blocks(stream, args.input or "standard input", whole)
 
 
-def progress(file: Path | None, stack: ExitStack) -> Callable[..., object]:
+def is_same_pipe(one: BinaryIO, other: BinaryIO) -> bool:
+    """Whether two streams would take lines from each other, as those of a file do not."""
+    status = os.fstat(one.fileno())
+    return not stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.fstat(other.fileno()))
+
+
+def progress(
+    args: argparse.Namespace, stream: BinaryIO | None, file: Path | None, stack: ExitStack
+) -> Callable[..., object]:
     """A function that moves a bar on by some lines, or with ``total`` to that many in all.
 
-    The bar appears for a regular file, if standard error is a terminal.
+    The bar appears if standard error is a terminal and nobody types there. A pipe's lines must
+    also go elsewhere.
     """
-    if file is None or not sys.stderr.isatty():
+    shown = stream is not None and not stream.isatty() and sys.stderr.isatty()
+    if not shown or (file is None and args.output is None and sys.stdout.isatty()):
         return lambda lines, total=False: None
-    from tqdm import tqdm
+    num_lines = None if file is None else count_lines(file)
+    bar = stack.enter_context(console.progress_bar(num_lines, "lines"))
 
-    bar = stack.enter_context(tqdm(total=count_lines(file), unit=" lines"))
-
-    def update(lines: int, total: bool = False) -> None:
+    def update(lines: float, total: bool = False) -> None:
         bar.update(lines - bar.n if total else lines)
 
     return update
@@ -286,12 +313,8 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(encoding="utf-8")  # as the input, whatever the locale
 
     def run_within_memory() -> None:
-        try:
+        with console.within_memory("give a smaller --batch-size or --beam-size"):
             run(args)
-        except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
-            if "memory" not in f"{type(error).__name__} {error}".lower():
-                raise
-            raise ValueError("out of memory: give a smaller --batch-size or --beam-size") from error
 
     return console.exit_status("mt.translate", run_within_memory)
 

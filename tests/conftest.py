@@ -12,7 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 import torch
@@ -131,11 +131,12 @@ def run_translate(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MT_TRACEBACK", raising=False)
 
-    def call(*arguments: str | Path, stdin: bytes | None = b"") -> Done:
+    def call(*arguments: str | Path, stdin: bytes | BinaryIO | None = b"") -> Done:
         with tempfile.TemporaryFile() as file:
-            file.write(stdin or b"")
+            file.write(stdin if isinstance(stdin, bytes) else b"")
             file.seek(0)
-            pipe = None if stdin is None else io.TextIOWrapper(file)
+            stream = file if isinstance(stdin, bytes) else stdin
+            pipe = None if stream is None else io.TextIOWrapper(stream)
             monkeypatch.setattr(sys, "stdin", pipe)
             monkeypatch.setattr(logging.getLogger(), "handlers", [])
             capsys.readouterr()
@@ -150,7 +151,7 @@ def run_translate(
 
 @pytest.fixture
 def greedy(run_translate: Callable[..., Done], model_folder: Path) -> Callable[..., Done]:
-    def call(*arguments: str | Path, stdin: bytes = b"") -> Done:
+    def call(*arguments: str | Path, stdin: bytes | BinaryIO = b"") -> Done:
         fixed = ("--model", model_folder, "--beam-size", "1", "--device", "cpu")
         return run_translate(*fixed, *arguments, stdin=stdin)
 

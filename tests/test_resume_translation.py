@@ -124,16 +124,6 @@ def test_without_resume_it_begins_anew(greedy: Translate, whole: bytes, tmp_path
     assert names(tmp_path) == ["bad", "in", "out"]
 
 
-def test_a_file_may_be_translated_in_place(greedy: Translate, whole: bytes, tmp_path: Path) -> None:
-    (tmp_path / "bad").write_bytes(text(LINES) + b"\xff\n")
-    assert greedy("--input", "bad", "--output", "bad").code == 2
-    assert (tmp_path / "bad").read_bytes() == text(LINES) + b"\xff\n"
-    (tmp_path / "bad").write_bytes(text(LINES))
-    assert greedy("--input", "bad", "--output", "bad", "--resume").code == 0
-    assert (tmp_path / "bad").read_bytes() == whole
-    assert names(tmp_path) == ["bad", "in"]
-
-
 # Refused
 
 
@@ -196,6 +186,36 @@ def test_a_finished_file_is_not_made_again(greedy: Translate, tmp_path: Path) ->
     assert_refused(greedy("--resume", "bear"), "--resume is for an --output")
 
 
+@pytest.mark.usefixtures("cut_short")
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_damaged_is_refused_and_can_begin_anew(
+    greedy: Translate, whole: bytes, tmp_path: Path, name: str
+) -> None:
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(b"\0" * 20 + content[20:])
+    done = greedy("--input", "in", "--output", "out", "--resume")
+    assert_refused(done, f"{name} is damaged: begin anew without --resume")
+    assert names(tmp_path) == [*LEFT, "bad", "in"]
+    assert greedy("--input", "in", "--output", "out") == Done(0, "", "")
+    assert (tmp_path / "out").read_bytes() == whole
+
+
+# Two at once
+
+
+def test_the_second_process_is_refused_and_the_first_has_its_own(
+    waiting: Callable, greedy: Translate, whole: bytes, tmp_path: Path
+) -> None:
+    process = waiting()
+    for resume in ([], ["--resume"]):
+        done = greedy("--output", "out", *resume, "bear")
+        assert_refused(done, "out: another process is writing it: name another")
+    process.stdin.close()
+    assert process.wait(20) == 0
+    assert (tmp_path / "out").read_bytes() == whole
+    assert names(tmp_path) == ["in", "out"]
+
+
 # Killed
 
 
@@ -234,9 +254,9 @@ def waiting(
         time.sleep(0.1)  # now it reads
         return process
 
-    yield start
-    process.kill()
-    process.communicate()
+    with process:
+        yield start
+        process.kill()
 
 
 def test_a_run_that_was_killed_gives_the_same_file_in_the_end(
@@ -245,7 +265,7 @@ def test_a_run_that_was_killed_gives_the_same_file_in_the_end(
     process = waiting()
     process.send_signal(signal.SIGKILL)
     assert process.wait(20) == -signal.SIGKILL
-    assert names(tmp_path) == [*LEFT, "in"]
+    assert names(tmp_path) == [".out.lock", *LEFT, "in"]
     assert greedy("--input", "in", "--output", "out", "--resume") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
     assert names(tmp_path) == ["in", "out"]

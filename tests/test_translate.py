@@ -134,6 +134,97 @@ def test_input_and_output_files(greedy: Translate, expected: Callable, tmp_path:
     assert names(tmp_path) == ["in", "out"]
 
 
+READ = {  # what is read, with the arguments that read it, and the names by which it is written
+    "--input": (["--input", "in"], ["in", "./in", "link", "hard"]),
+    "<": ([], ["in", "link", "hard"]),
+    "--score": (["--input", "other", "--score", "in"], ["in", "link", "hard"]),
+    "partial": (["--input", ".in.partial"], ["in", "link"]),
+    "record": (["--input", "other", "--score", ".in.partial.json"], ["in"]),
+    "model": (["--input", "other"], ["model/config.json", "model/README.md"]),
+}
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize(
+    ("reading", "output"),
+    [(name, output) for name, (_, outputs) in READ.items() for output in outputs],
+)
+def test_what_is_read_is_not_written(
+    run_translate: Translate,
+    model_folder: Path,
+    tmp_path: Path,
+    reading: str,
+    output: str,
+    resume: list[str],
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "model")
+    for name in ("in", "other", ".in.partial", ".in.partial.json"):
+        (tmp_path / name).write_text("a door\n")
+    (tmp_path / "link").symlink_to("in")
+    os.link(tmp_path / "in", tmp_path / "hard")
+    before = everything(tmp_path)
+    arguments = ["--model", "model", *READ[reading][0], "--output", output, *resume]
+    with (tmp_path / "in").open("rb") as stdin:
+        done = run_translate(*arguments, stdin=stdin)
+    assert_error(done, r"is read, and writing \S+ would replace it: name another output$")
+    assert everything(tmp_path) == before
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_file_beside_those_that_are_read_may_be_written(
+    run_translate: Translate, model_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "model")
+    (tmp_path / "in").write_text("a door\n")
+    assert run_translate("--model", "model", "--input", "in", "--output", "model/out").code == 0
+    assert run_translate("--model", "model", "--input", "in", "--output", "/dev/null").code == 0
+    assert (tmp_path / "in").read_text() == "a door\n"
+
+
+def test_an_argument_that_names_a_file_is_translated_and_the_option_is_named(
+    greedy: Translate, expected: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "the key").write_text("a door\n")
+    [text] = expected(["the key"])
+    message = "mt.translate: these are words: --input 'the key' translates the file\n"
+    assert greedy("the key") == Done(0, f"{text}\n", message)
+
+
+def test_sources_and_translations_of_one_pipe_are_refused(greedy: Translate) -> None:
+    """Each would take lines from the other."""
+    reader, writer = os.pipe()
+    with open(writer, "wb") as stream:
+        stream.write(b"a\nb\n")
+    with open(reader, "rb") as stdin:
+        done = greedy("--score", f"/dev/fd/{reader}", stdin=stdin)
+    assert_error(done, r"/dev/fd/\d+: the sources come from there too$")
+
+
+@pytest.mark.parametrize("name", [".out.partial", ".out.partial.json", ".out.lock"])
+def test_a_folder_in_the_place_of_a_temporary_file(
+    greedy: Translate, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    for resume in ([], ["--resume"]):
+        assert_error(greedy("--output", "out", *resume, "bear"), "out cannot be written: Is a dir")
+        assert names(tmp_path) == [name]
+
+
+def test_a_line_that_is_too_long_is_named(
+    greedy: Translate, expected: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_io, "MAX_LINE", 10)
+    monkeypatch.setattr(line_io, "BLOCK", 1)
+    done = greedy(stdin=b"a door\n" + b"x" * 20 + b"\nthe key\n")
+    assert done.code == 2
+    assert done.err == "mt.translate: error: standard input, line 2: longer than 10 bytes\n"
+    assert done.out == expected(["a door"])[0] + "\n"
+
+
 @pytest.mark.parametrize("channel", ["pipe", "file"])
 @pytest.mark.parametrize(
     ("content", "number"),
@@ -165,8 +256,9 @@ def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: 
         (["--output", "no/such/out"], r"no/such/out: .*no/such$"),
         (["--output", "folder"], "folder is a folder"),
         (["--output", "file/out"], "file/out"),
-        (["--input", "missing"], "No such file or directory: 'missing'"),
-        (["--input", "folder"], "folder"),
+        (["--input", "missing"], "error: missing: no such file or directory$"),
+        (["--input", "folder"], "error: folder: is a directory$"),
+        (["--score", "missing", "--input", "in"], "error: missing: no such file or directory$"),
         (["--input", "in", "--output", "folder"], "folder"),
     ],
 )
@@ -296,9 +388,18 @@ def test_a_model_may_name_its_own_search(
     done = run_translate("--model", "own", "a", "--n-best", "3")  # as many as its own beam has
     assert (done.code, len(done.out.splitlines())) == (0, 3)
     assert_error(run_translate("--model", "own", "a", "--n-best", "4"), "beam_size=3")
-    for wrong in ({"alpha": -1}, {"n_best": 2}, 7, []):
+    odd = ({"alpha": -1}, {"n_best": 2}, 7, [], {"alpha": 1e300}, {"beam_size": True}, ["alpha"])
+    for wrong in (
+        *odd,
+        {"beam_size": 101},
+        {"beam_size": 10**30},
+        {"x" * 10**5: 1},
+        {"alpha": None},
+    ):
         file.write_text(json.dumps({**config, "search": wrong}))
-        assert_error(run_translate("--model", "own", "a"), "own/config.json: search=")
+        done = run_translate("--model", "own", "a")
+        assert_error(done, "own/config.json: search=")
+        assert len(done.err) < 500
 
 
 def test_an_output_of_another_search_does_not_go_on(
@@ -353,7 +454,7 @@ def test_without_a_model_it_is_said_how_to_get_one(
     run_translate: Translate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     latest = run_translate("--model", "latest", "the bear")
-    assert_error(latest, "no model folder under outputs/: .*make quickstart")
+    assert_error(latest, "no model folder under outputs/: .*experiment=quickstart")
     monkeypatch.setattr(checkpoint, "BUNDLED_MODEL", tmp_path / "gone")
     assert_error(run_translate("the bear"), "gone is missing: name a model")
     assert names(tmp_path) == []
@@ -379,7 +480,16 @@ def test_a_missing_model_is_named(run_translate: Translate) -> None:
         (["--alpha", "-1"], "alpha=-1.0: must be"),
         (["--alpha", "nan"], "alpha=nan: must be"),
         (["--alpha", "inf"], "alpha=inf: must be"),
+        (["--alpha", "1e300"], "alpha=1e+300: must be a number from 0 to 10"),
+        (["--alpha", "1e300", "--score", "x"], "alpha=1e+300: must be a number from 0 to 10"),
         (["--batch-size", "0"], "batch_size=0: must be"),
+        (["--beam-size", "10000"], "beam_size=10000: must be a whole number from 1 to 1,000"),
+        (["--samples", "10000"], "samples=10000: must be a whole number from 0 to 1,000"),
+        (["--max-length", f"{10**12}"], "max_length=1000000000000: must be null or a whole number"),
+        (["--min-length", "100000"], "min_length=100000: must be a whole number from 0 to 5,000"),
+        (["--workers", f"{10**9}"], "workers=1000000000: must be a whole number from 1 to 1,024"),
+        (["--seed", "-1"], "seed=-1: must be a whole number from 0 to 18,446,744,073,709,551,615"),
+        (["--seed", f"{2**64}"], "seed=18446744073709551616: must be a whole number from 0 to"),
         (["--device", "banana"], "device 'banana' cannot be used here"),
         (["--device", "cuda:99"], "device 'cuda:99' cannot be used here"),
         (["--device", "meta"], "device 'meta' cannot be used here"),

@@ -151,7 +151,7 @@ def test_workers_change_nothing(run: Translate) -> None:
         ("--mbr --beam-size 1", "mbr chooses among hypotheses"),
         ("--samples 2 --n-best 3", "n_best=3: must not exceed samples=2"),
         ("--min-length 3 --max-length 2", "min_length=3: must not exceed max_length=2"),
-        ("--score missing", "No such file or directory: 'missing'"),
+        ("--score missing", "error: missing: no such file or directory"),
         ("--output missing/out", "there is no folder"),
     ],
 )
@@ -291,7 +291,7 @@ def test_closed_standard_input_does_not_matter_to_arguments(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 def test_a_full_disk_is_told(run: Translate) -> None:
-    assert_refused(run("bear", "--output", "/dev/full"), "No space left on device")
+    assert_refused(run("bear", "--output", "/dev/full"), "error: no space left on device")
 
 
 def test_an_argument_that_is_not_utf8_is_no_fall(run: Translate) -> None:

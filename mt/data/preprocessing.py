@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import filelock
 import numpy as np
 import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
@@ -33,6 +32,7 @@ from mt.data.readers import CorpusReader, Pair
 from mt.data.tokenizer import Tokenizer
 from mt.utils.atomic import atomic_folder
 from mt.utils.checks import check_bool, check_int, check_number
+from mt.utils.locks import waiting_lock
 
 log = logging.getLogger("mt")
 
@@ -187,16 +187,9 @@ def file_lock(path: Path, cache_dir: str | os.PathLike[str]) -> Iterator[None]:
     """
     cache = Path(cache_dir).expanduser()
     cache.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(cache / f".{path.name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        log.info(f"waiting for another process, which is making {path}")
-        lock.acquire()
-    try:
+    message = f"waiting for another process, which is making {path}"
+    with waiting_lock(cache / f".make-{path.name}.lock", message):  # atomic_folder has its own
         yield
-    finally:
-        lock.release()
 
 
 def _write(

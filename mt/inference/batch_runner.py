@@ -13,7 +13,7 @@ from mt.data.batch_sampler import token_budget_splits
 MAX_TOKENS = 8192  # padded source tokens times hypotheses in one batch
 MIN_SENTENCES = 8  # a worker with fewer sentences does not pay
 
-Progress = Callable[[int], object]
+Progress = Callable[[float], object]
 Result = TypeVar("Result")
 
 
@@ -24,14 +24,14 @@ def run_batches(
     batch_size: int,
     workers: int,
     exact: bool,
-    on_progress: Progress | None = None,
+    on_batch: Callable[[list[int]], object] | None = None,
 ) -> list[Result]:
     """The results of all sources, in order: ``compute`` gives those of a batch of source numbers.
 
     ``lengths`` has the tokens of each source, ``width`` is its number of hypotheses. A worker is a
     thread with an equal share of torch's threads. If results are ``exact``, that is, do not depend
-    on their batch, batches become small enough to occupy all workers. ``on_progress`` is called in
-    this thread, after each batch, with the number of its sources.
+    on their batch, batches become small enough to occupy all workers. ``on_batch`` is called in
+    this thread, after each batch, with the numbers of its sources.
     """
     if not lengths:
         return []
@@ -47,8 +47,8 @@ def run_batches(
     def collect(results_of_batches: Iterable[list[Result]]) -> None:
         for batch, batch_results in zip(batches, results_of_batches, strict=True):
             results.update(zip(batch, batch_results, strict=True))
-            if on_progress is not None:
-                on_progress(len(batch))
+            if on_batch is not None:
+                on_batch(batch)
 
     if workers < 2:
         collect(map(compute, batches))

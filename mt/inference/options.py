@@ -1,13 +1,22 @@
 """How to search: the options of a call, and the defaults that a model folder names for itself."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from mt.utils.checks import check_int, check_number
+from mt.utils.checks import check_bool, check_int, check_number, short_repr
+from mt.utils.json_io import read_json
 
 MAX_EXTRA = 50  # an output is at most this many tokens longer than its input (6.1)
+
+# Bounds of the options: wider than any use, narrow enough for memory and time to have an end.
+MAX_WIDTH = 1000  # hypotheses of a sentence; the time and memory of a step grow with its square
+MAX_MODEL_BEAM = 100  # what a model folder may ask for where the user asks for nothing
+MAX_LENGTH = 5000  # tokens of an output; no sentence has as many
+MAX_ALPHA = 10  # from 106 on the penalty of MAX_LENGTH tokens is no float64
+MAX_TOP_K = 10**6  # more than any vocabulary has
+MAX_SEED = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -15,7 +24,8 @@ class SearchOptions:
     """How to search. ``beam_size`` 1 is greedy; the paper uses 4 with ``alpha`` 0.6 (6.1).
 
     A hypothesis scores log P / ((5 + length) / 6) ** alpha, where the length counts eos
-    (Wu et al. 2016, equation 14). Raises ValueError on a value that makes no sense.
+    (Wu et al. 2016, equation 14). Raises ValueError on a value that makes no sense or is beyond
+    the bounds above.
     """
 
     beam_size: int = 4
@@ -36,12 +46,17 @@ class SearchOptions:
     attention: bool = False  # the translator adds the cross-attention weights of each token
 
     def __post_init__(self) -> None:
-        for name in ("beam_size", "n_best"):
-            check_int(name, getattr(self, name), least=1)
-        for name in ("min_length", "no_repeat_ngram", "samples", "top_k", "seed"):
-            check_int(name, getattr(self, name), least=0)
-        check_int("max_length", self.max_length, least=0, optional=True)
-        check_number("alpha", self.alpha, 0)
+        check_int("beam_size", self.beam_size, 1, MAX_WIDTH)
+        check_int("n_best", self.n_best, 1)
+        check_int("samples", self.samples, 0, MAX_WIDTH)
+        check_int("min_length", self.min_length, 0, MAX_LENGTH)
+        check_int("max_length", self.max_length, 0, MAX_LENGTH, optional=True)
+        check_int("no_repeat_ngram", self.no_repeat_ngram, 0, MAX_LENGTH)
+        check_int("top_k", self.top_k, 0, MAX_TOP_K)
+        check_int("seed", self.seed, 0, MAX_SEED)
+        check_number("alpha", self.alpha, 0, MAX_ALPHA)
+        for name in ("mbr", "attention"):
+            check_bool(name, getattr(self, name))
         check_number("repetition_penalty", self.repetition_penalty, 0.01, 100)
         check_number("temperature", self.temperature, 0.01, 100)
         check_number("top_p", self.top_p, 1e-6, 1)
@@ -71,14 +86,21 @@ def load_search_defaults(path: str | os.PathLike[str]) -> SearchOptions:
     for name in ("mt.json", "config.json"):
         file = Path(path) / name
         try:
-            config = json.loads(file.read_text("utf-8"))
+            config = read_json(file)
         except (OSError, ValueError):  # loading the folder reports what is wrong with it
             continue
         settings = config.get("search", {}) if isinstance(config, dict) else {}
         try:
-            if set(settings) - {"beam_size", "alpha"}:
-                raise ValueError("may hold beam_size and alpha, nothing else")
-            return SearchOptions(**settings)
+            return search_defaults(settings)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{file}: search={settings!r}: {error}") from None
+            raise ValueError(f"{file}: search={short_repr(settings)}: {error}") from None
     return SearchOptions()
+
+
+def search_defaults(settings: dict[str, Any]) -> SearchOptions:
+    """The options of a model folder's settings. TypeError or ValueError if it may not have them."""
+    if set(settings) - {"beam_size", "alpha"}:
+        raise ValueError("may hold beam_size and alpha, nothing else")
+    options = SearchOptions(**settings)
+    check_int("beam_size", options.beam_size, 1, MAX_MODEL_BEAM)
+    return options

@@ -52,6 +52,23 @@ def is_all_caps(text: str) -> bool:
     return text.isupper() and letters > 3 and is_sentence
 
 
+def chunks(text: str, size: int) -> list[str]:
+    """A text in chunks of at most ``size`` characters, mostly the text alone.
+
+    A chunk ends after the last sentence, if that ends in its second half, or else after a word;
+    within a word that is too long, anywhere.
+    """
+    if len(text) > size:
+        text = " ".join(text.split())
+    found, start = [], 0
+    while len(text) - start > size:
+        chunk = text[start : start + size]
+        ends = [end for end in _sentence_ends(chunk) if end > size // 2]
+        found.append(chunk[: ends[-1] if ends else chunk.rfind(" ") + 1 or size])
+        start += len(found[-1])
+    return [*found, text[start:]]
+
+
 def split_points(pieces: Sequence[str], max_length: int) -> list[int]:
     """Where to end each segment of a sentence so that none has more than ``max_length`` pieces.
 

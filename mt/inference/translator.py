@@ -8,7 +8,8 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,13 +18,13 @@ import torch
 from torch import Tensor
 
 from mt.data.batch_sampler import pad
-from mt.data.special_ids import BOS, EOS, UNK
+from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
-from mt.inference import sentence_splitter
 from mt.inference.batch_runner import Progress, run_batches
 from mt.inference.beam_search import Hypothesis, score, search
 from mt.inference.incremental import Ensemble, InferenceModel
-from mt.inference.options import SearchOptions, load_search_defaults
+from mt.inference.inputs import Input, add_prefixes, encode_chunks, plan_inputs, strings
+from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
 from mt.inference.translation import Segment, Translation
 from mt.model import checkpoint
 from mt.model.transformer import Transformer
@@ -31,19 +32,13 @@ from mt.utils.checks import check_int
 
 log = logging.getLogger(__name__)
 
+MAX_WORKERS = 1024  # threads
+
 Path = str | os.PathLike[str]
 
 
-class _Input(NamedTuple):
-    """What the model translates at once: a line, a sentence, or a clause of one too long."""
-
-    ids: list[int]  # without eos
-    all_caps: bool  # the text is in capitals; the ids are those of its lower-case form
-    prefix: list[int]  # ids with which the output must begin
-
-
 class _Output(NamedTuple):
-    input: _Input
+    input: Input
     hypotheses: list[Hypothesis]  # best first
     attention: Tensor | None  # [N, h, T, S] of the best hypothesis
 
@@ -125,10 +120,10 @@ class Translator:
 
     def translate(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         options: SearchOptions | None = None,
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         split: bool = False,
         batch_size: int = 64,
         on_progress: Progress | None = None,
@@ -140,20 +135,28 @@ class Translator:
         ``prefixes``, one for each line, are the texts with which the translations must begin. With
         ``split`` a line is text as people type it: each of its sentences is translated on its own,
         and one in capitals is translated in lower case and put in capitals again. ``batch_size``
-        counts sentences. ``on_progress`` is called after each batch with the number of its
-        sentences, where each part of a long line counts and blank lines do not.
+        counts sentences. ``on_progress`` is called after each batch with the number of lines that
+        are done with it: a part of a line counts as a fraction, a blank line does not count.
 
-        Raises ValueError on options that make no sense, TypeError on unknown ones.
+        Raises ValueError on options that make no sense, TypeError on unknown ones and on lines
+        that are not strings.
         """
         options = replace(options or self.options, **settings)
         if isinstance(sentences, str):
             raise TypeError("translate wants a list of lines; translate_text takes one text")
+        lines = strings("sentences", sentences)
         check_int("batch_size", batch_size)
-        plan = self._plan(sentences, split)
+        plan = plan_inputs(lines, self.tokenizer, self.max_length, split)
         if prefixes is not None:
-            self._add_prefixes(plan, prefixes)
+            add_prefixes(plan, strings("prefixes", prefixes), self.tokenizer)
         inputs = list(itertools.chain.from_iterable(plan))
-        hypotheses = self._search(inputs, options, batch_size, on_progress)
+        parts = [len(line_inputs) for line_inputs in plan for _ in line_inputs]
+
+        def on_batch(batch: list[int]) -> None:
+            if on_progress is not None:  # whole numbers as long as no line has parts
+                on_progress(sum(1 if parts[i] == 1 else 1 / parts[i] for i in batch))
+
+        hypotheses = self._search(inputs, options, batch_size, on_batch)
         pairs = zip(inputs, hypotheses, strict=True)
         self._warn_of_unlearned_positions(max(len(s.ids), len(best.ids)) for s, (best, *_) in pairs)
         attention: Sequence[Tensor | None] = [None] * len(inputs)
@@ -162,36 +165,46 @@ class Translator:
         outputs = map(_Output, inputs, hypotheses, attention)
         return [
             self._join(line, list(itertools.islice(outputs, len(line_inputs))))
-            for line, line_inputs in zip(sentences, plan, strict=True)
+            for line, line_inputs in zip(lines, plan, strict=True)
         ]
 
     def translate_text(self, text: str, **arguments: Any) -> str:
         """Translate a text of any length sentence by sentence, and keep its line breaks."""
+        if not isinstance(text, str):
+            raise TypeError(f"text: must be a string, not {type(text).__name__}")
         lines = re.split(r"(\r?\n)", text)  # every second item is a line break
         lines[::2] = [result.text for result in self.translate(lines[::2], split=True, **arguments)]
         return "".join(lines)
 
     def score(
         self,
-        sources: Sequence[str],
-        targets: Sequence[str],
+        sources: Iterable[str],
+        targets: Iterable[str],
         alpha: float | None = None,
         batch_size: int = 64,
         on_progress: Progress | None = None,
     ) -> list[Translation]:
         """Score given translations: ``score``, and log P of each piece in ``parts``.
 
-        A pair is scored as a whole, however long. ``alpha`` None is the model's own. Raises
-        ValueError if the numbers of sources and targets differ.
+        A pair is scored as a whole, never in parts. ``alpha`` None is the model's own. Raises
+        ValueError if the numbers of sources and targets differ, a line has more than MAX_LENGTH
+        tokens or ``alpha`` makes no sense, TypeError for lines that are not strings.
         """
-        alpha = self.options.alpha if alpha is None else alpha
+        alpha = SearchOptions(alpha=self.options.alpha if alpha is None else alpha).alpha
         check_int("batch_size", batch_size)
-        _check_lines(sources=sources, targets=targets)
+        sources, targets = strings("sources", sources), strings("targets", targets)
         if len(sources) != len(targets):
             raise ValueError(f"{len(sources)} sources and {len(targets)} targets: not pairs")
-        source_ids = self.tokenizer.encode(list(sources))
-        target_ids = self.tokenizer.encode_target(list(targets))
+        source_ids, target_ids = (
+            [list(itertools.chain.from_iterable(chunks)) for chunks in encode_chunks(encode, texts)]
+            for encode, texts in (
+                (self.tokenizer.encode, sources),
+                (self.tokenizer.encode_target, targets),
+            )
+        )
         longest = max((len(ids) for ids in source_ids + target_ids), default=0)
+        if longest > MAX_LENGTH:
+            raise ValueError(f"a line of {longest:,} tokens: at most {MAX_LENGTH:,} can be scored")
         if longest > self.max_length:
             log.warning(
                 f"a line of {longest} tokens is scored, longer than the {self.max_length} that "
@@ -205,12 +218,13 @@ class Translator:
         lengths = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
         self._warn_of_unlearned_positions(length - 1 for length in lengths)
         scored = run_batches(
-            score_batch, lengths, 1, batch_size, self.workers, self.exact, on_progress
-        )
+            score_batch, lengths, 1, batch_size, self.workers, self.exact,
+            lambda batch: on_progress(len(batch)) if on_progress is not None else None,
+        )  # fmt: skip
         results = []
         rows = zip(sources, targets, source_ids, scored, strict=True)
         for source, target, ids, hypothesis in rows:
-            result = self._join(source, [_Output(_Input(ids, False, []), [hypothesis], None)])
+            result = self._join(source, [_Output(Input(ids, False, []), [hypothesis], None)])
             results.append(replace(result, text=target, n_best=((target, hypothesis.score),)))
         return results
 
@@ -222,52 +236,12 @@ class Translator:
 
     # The steps of translate
 
-    def _plan(self, lines: Sequence[str], split: bool) -> list[list[_Input]]:
-        """The inputs of each line: none if it is blank, several if it is long or has sentences."""
-        rows = [
-            (n, text)
-            for n, line in enumerate(lines)
-            for text in (sentence_splitter.sentences(line) if split else [line])
-        ]
-        plan: list[list[_Input]] = [[] for _ in lines]
-        all_caps = [split and sentence_splitter.is_all_caps(text) for _, text in rows]
-        texts = [
-            row[1].capitalize() if caps else row[1]
-            for row, caps in zip(rows, all_caps, strict=True)
-        ]
-        encoded = self.tokenizer.encode(texts)
-        for (n, _), text, ids, caps in zip(rows, texts, encoded, all_caps, strict=True):
-            plan[n] += [_Input(part, caps, []) for part in self._split(ids, text)]
-        return plan
-
-    def _split(self, ids: list[int], text: str) -> list[list[int]]:
-        """No part for a blank text, several for one beyond ``max_length``, else the ids."""
-        if len(ids) <= self.max_length:
-            return [ids] if ids else []
-        ends = sentence_splitter.split_points(self.tokenizer.pieces(ids), self.max_length)
-        log.warning(
-            f"a line of {len(ids)} tokens, {text.strip()[:30]!r}..., is longer than the "
-            f"{self.max_length} that the model was trained on: translated in {len(ends)} parts"
-        )
-        return [ids[start:end] for start, end in itertools.pairwise([0, *ends])]
-
-    def _add_prefixes(self, plan: list[list[_Input]], prefixes: Sequence[str]) -> None:
-        """Give each line's prefix to the first of its inputs."""
-        _check_lines(prefixes=prefixes)
-        if len(prefixes) != len(plan):
-            raise ValueError(f"{len(prefixes)} prefixes for {len(plan)} sentences")
-        encoded = self.tokenizer.encode_target(list(prefixes))
-        for text in {text for text, ids in zip(prefixes, encoded, strict=True) if UNK in ids}:
-            log.warning(f"the vocabulary cannot spell the prefix {text!r}: it will not come whole")
-        for inputs, ids in zip(plan, encoded, strict=True):
-            inputs[:1] = [first._replace(prefix=ids) for first in inputs[:1]]
-
     def _search(
         self,
-        inputs: list[_Input],
+        inputs: list[Input],
         options: SearchOptions,
         batch_size: int,
-        on_progress: Progress | None,
+        on_batch: Callable[[list[int]], object],
     ) -> list[list[Hypothesis]]:
         """The ``n_best`` hypotheses of each input, best first."""
         # Minimum Bayes risk chooses among all hypotheses.
@@ -278,9 +252,12 @@ class Translator:
             hypotheses = self.search(sources, wanted, [inputs[i].prefix for i in batch])
             return [self._by_risk(h, options) for h in hypotheses] if options.mbr else hypotheses
 
-        lengths = [len(source.ids) + 1 for source in inputs]
+        # A batch takes memory for the tokens that are read, and for those that must be written.
+        lengths = [
+            max(len(source.ids) + 1, len(source.prefix), options.min_length) for source in inputs
+        ]
         return run_batches(
-            search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_progress
+            search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_batch
         )
 
     def _by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
@@ -301,7 +278,7 @@ class Translator:
         return [hypotheses[i] for i in order]
 
     def _attention(
-        self, inputs: list[_Input], hypotheses: list[list[Hypothesis]], batch_size: int
+        self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int
     ) -> list[Tensor]:
         """[N, h, T, S] of each input and its best output, by the first model of an ensemble."""
         outputs = [best.ids for best, *_ in hypotheses]
@@ -329,8 +306,8 @@ class Translator:
             n_best.append((" ".join(texts), mean_score))
         parts = tuple(
             Segment(
-                tuple(self.tokenizer.pieces(source.ids)),
-                tuple(self.tokenizer.pieces(best.ids)),
+                self._pieces(source.ids),
+                self._pieces(best.ids),
                 best.token_log_probs,
                 attention,
             )
@@ -357,25 +334,22 @@ class Translator:
         """Ids without eos -> [B, S] on the model's device, with eos, padded at the end."""
         return pad([[*ids, EOS] for ids in sources]).to(self.models[0].device)
 
+    def _pieces(self, ids: list[int]) -> tuple[str, ...]:
+        return tuple(map(sys.intern, self.tokenizer.pieces(ids)))  # a long line has few of its own
+
     def _texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.
         return [" ".join(text.split()) for text in self.tokenizer.decode(ids)]
 
 
-def _check_lines(**lists: object) -> None:
-    for name, lines in lists.items():
-        if isinstance(lines, str) or not isinstance(lines, Sequence):
-            raise TypeError(f"{name}: must be a list of lines, not {type(lines).__name__}")
-
-
 def pick_workers(workers: int | None, device: torch.device) -> int:
     """``workers``, or by default one for each of torch's threads on the CPU and 1 on a GPU.
 
-    Raises ValueError for what is not a whole number of at least 1.
+    Raises ValueError for what is not a whole number from 1 to MAX_WORKERS.
     """
     if workers is None:
         return torch.get_num_threads() if device.type == "cpu" else 1
-    check_int("workers", workers)
+    check_int("workers", workers, 1, MAX_WORKERS)
     return workers
 
 

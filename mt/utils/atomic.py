@@ -1,14 +1,20 @@
 """Files and folders that appear whole or not at all, whatever ends the program.
 
 Each is written under a temporary name beside its place, then renamed. The temporary name begins
-with a dot and ends in ``.partial``; what a killed program left there is replaced by the next.
+with a dot and ends in ``.partial``; what a killed program left there is replaced by the next. A
+lock, ``.NAME.lock``, lets one process at a time write; it goes with the temporary name.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+
+from mt.utils.locks import exclusive_lock, waiting_lock
+
+FilePath = str | os.PathLike[str]
+Lock = Callable[[Path, str], AbstractContextManager[None]]
 
 
 def partial_path(path: Path) -> Path:
@@ -17,42 +23,83 @@ def partial_path(path: Path) -> Path:
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def only_writer(path: Path, lock: Lock = exclusive_lock) -> Iterator[None]:
+    """Hold the lock on writing a file or folder; ``exclusive_lock`` refuses where another does.
+
+    Raises OSError when there cannot be a lock, BlockingIOError when another process writes.
+    """
+    file = path.with_name(f".{path.name}.lock")
+    with lock(file, f"{path}: another process is writing it: name another"):
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_path(path: FilePath) -> Iterator[Path]:
     """A path to write to inside the block; what is there takes its name when the block succeeds.
 
+    Of several processes that write one file, each waits for the one before, and the last wins.
     Raises OSError when the file cannot be written.
     """
     path = Path(path)
     partial = partial_path(path)
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with only_writer(path, waiting_lock):
+        partial.unlink(missing_ok=True)  # it may be a link to another file
+        try:
+            yield partial
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
-def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
+def atomic_write(path: FilePath, content: str | bytes) -> None:
     """Write a file, text as UTF-8 with its line ends as they are. The folder must exist."""
     with atomic_path(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def atomic_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_folder(folder: FilePath) -> Iterator[Path]:
     """An empty folder to fill inside the block; it replaces ``folder`` when the block succeeds.
 
-    Raises OSError when the folder cannot be written.
+    Raises OSError when the folder cannot be written, or another process is writing it.
     """
     folder = Path(folder)
     partial, old = partial_path(folder), folder.with_name(f".{folder.name}.old")
-    for left_over in (partial, old):  # by a killed process
-        shutil.rmtree(left_over, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        if folder.exists():
-            folder.rename(old)
-        partial.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder):
+        for left_over in (partial, old):  # by a killed process
+            shutil.rmtree(left_over, ignore_errors=True)
+        partial.mkdir()
+        try:
+            yield partial
+            if folder.exists():
+                folder.rename(old)
+            partial.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_not_input(output: FilePath, *inputs: FilePath | int) -> None:
+    """ValueError when the file or folder ``output`` would replace something that is read.
+
+    That is one of the ``inputs``, files, folders and open file descriptors, or a part of one, also
+    by another name or by a link.
+    """
+    target = Path(output).resolve()
+    if not (target.is_file() or target.is_dir()):  # new, or a terminal or another device
+        return
+    for source in inputs:
+        if isinstance(source, int):
+            same, name = os.path.samefile(source, target), "standard input"
+        else:
+            path, name = Path(source).resolve(), str(source)
+            same = target in path.parents or path in target.parents
+            same = same or (path.exists() and path.samefile(target))
+        if same:
+            raise ValueError(
+                f"{name} is read, and writing {output} would replace it: name another output"
+            )

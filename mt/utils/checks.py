@@ -5,6 +5,7 @@ Every function raises ValueError with the name of the setting, its value and wha
 
 import math
 import reprlib
+import sys
 from typing import Any
 
 _short = reprlib.Repr()  # a value may come from a file and have any size
@@ -46,8 +47,8 @@ def check_number(
     """A finite number from ``least`` to ``most``, or from ``least`` up to but not ``below``."""
     if optional and value is None:
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and least <= value <= most and value < (math.inf if below is None else below):
+    in_span = _is_finite(value) and least <= value <= most
+    if in_span and (below is None or value < below):
         return
     if below is not None:
         span = f"from {least} up to, not including, {below}"
@@ -59,9 +60,14 @@ def check_number(
 
 def check_positive(name: str, value: Any) -> None:
     """A finite number above 0."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
+    if not _is_finite(value) or value <= 0:
         raise ValueError(f"{name}={short_repr(value)}: must be a number above 0")
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a float holds this number; whole numbers may be beyond 1.8e308."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def check_bool(name: str, value: Any, optional: bool = False) -> None:

@@ -1,9 +1,35 @@
 """How a program with plain arguments ends: a user's mistake is one line and status 2."""
 
 import os
+import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+
+@contextmanager
+def exit_at_interrupt() -> Iterator[None]:
+    """End quietly with status 130 when Ctrl-C comes inside the block, where libraries load.
+
+    Python would print a traceback of their imports. Does nothing where another handler than
+    Python's own is set, as for a job in the background, or in another thread than the main one.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    # No exception: a library may catch one, and half of it would go on.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
@@ -30,11 +56,52 @@ def exit_status(program: str, run: Callable[[], object]) -> int:
     except (ValueError, OSError) as error:
         if os.environ.get("MT_TRACEBACK"):
             raise
-        print(f"{program}: error: {error}", file=sys.stderr)
+        print(f"{program}: error: {describe(error)}", file=sys.stderr)
         return 2
     return 0
 
 
+@contextmanager
+def within_memory(advice: str) -> Iterator[None]:
+    """Turn an error of too little memory into a ValueError with ``advice``."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
+        if "memory" not in f"{type(error).__name__} {error}".lower():
+            raise
+        raise ValueError(f"out of memory: {advice}") from error
+
+
+def describe(error: BaseException) -> str:
+    """What to print of an error: ``FILE: reason`` if it is the operating system's."""
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        reason = error.strerror[:1].lower() + error.strerror[1:]
+        return reason if error.filename is None else f"{error.filename}: {reason}"
+    return str(error) or type(error).__name__
+
+
+def progress_bar(total: int | None, unit: str) -> "tqdm[NoReturn]":
+    """A bar on standard error, if that is a terminal; its ``update`` also takes fractions.
+
+    Without a total it is a count, which appears when the work takes more than some seconds.
+    """
+    from tqdm import tqdm
+
+    unit, delay = f" {unit}", 0
+    form = "{l_bar}{bar}| {n:,.0f}/{total:,}{unit} [{elapsed}<{remaining}, {rate_fmt}]"
+    if total is None:
+        form, delay = "{n:,.1f}{unit} [{elapsed}, {rate_fmt}]", 3
+    return tqdm(total=total, unit=unit, bar_format=form, delay=delay, disable=None)
+
+
 def install_hint(extra: str) -> str:
-    """The command that installs an optional extra."""
-    return f"pip install -e '.[{extra}]' in the project's folder"
+    """The command that installs the packages of an optional extra."""
+    import importlib.metadata  # an import of some milliseconds, for this message alone
+
+    try:
+        requirements = importlib.metadata.requires("mt") or []
+    except importlib.metadata.PackageNotFoundError:  # the code alone, not installed
+        return f"pyproject.toml names the packages of the extra {extra!r}"
+    parts = (requirement.replace('"', "'").partition(";") for requirement in requirements)
+    packages = [name for name, _, marker in parts if marker.endswith(f"extra == '{extra}'")]
+    return shlex.join(["pip", "install", *packages])

@@ -6,18 +6,25 @@ import json
 import logging
 import os
 import queue
+import reprlib
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from mt.utils.atomic import atomic_write, partial_path
+from mt.utils.atomic import atomic_write, only_writer, partial_path
+from mt.utils.checks import check_int
+from mt.utils.json_io import read_json
 
 log = logging.getLogger(__name__)
 
-BLOCK = 2048  # most lines translated together, so that a file of any size fits in memory
+# A file of any size fits in memory:
+BLOCK = 2048  # most lines translated together
+BLOCK_BYTES = 2**20  # a block ends with the line that reaches this
+LONG_LINE = 2**14  # bytes of a line that waits to be read alone, not in a queue of them
+MAX_LINE = 2**24  # most bytes of a line; a device gives one without an end
 
 
 def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[list[str]]:
@@ -25,25 +32,36 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
 
     So a prompt is answered line by line and a pipe in large blocks. With ``whole``, as for a
     file, every block but the last is full. Lines end at \n alone; a \r before it is dropped.
-    Raises ValueError with the number of a line that is not UTF-8, when its block is due.
+    Raises ValueError with the number of a line that is not UTF-8 or too long, when its block is
+    due.
     """
     lines: queue.Queue[bytes] = queue.Queue(maxsize=BLOCK)
     failure: list[Exception] = []
 
     def read() -> None:
         try:
-            for line in stream:
+            for line in _raw_lines(stream, name):
                 lines.put(line)
+                if len(line) > LONG_LINE:
+                    lines.join()
         except Exception as error:
             failure.append(error)
         lines.put(b"")  # marks the end: a line has at least its line break
 
+    def get() -> bytes:
+        line = lines.get()
+        lines.task_done()
+        return line
+
     threading.Thread(target=read, daemon=True).start()
     done = 0
-    for line in iter(lines.get, b""):
-        block = [line]
-        while len(block) < BLOCK and block[-1] and (whole or not lines.empty()):
-            block.append(lines.get())
+    for line in iter(get, b""):
+        block, size = [line], len(line)
+        while block[-1] and len(block) < BLOCK and size < BLOCK_BYTES:
+            if not whole and lines.empty():
+                break
+            block.append(get())
+            size += len(block[-1])
         texts = [_decode(raw, name, done + i) for i, raw in enumerate(block, start=1) if raw]
         done += len(texts)
         yield texts
@@ -51,6 +69,16 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
             break
     if failure:
         raise failure[0]
+
+
+def _raw_lines(stream: BinaryIO | gzip.GzipFile, name: str | Path) -> Iterator[bytes]:
+    """The lines with their ends. ValueError with the number of one that is too long."""
+    number = 0
+    while line := stream.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise ValueError(f"{name}, line {number}: longer than {MAX_LINE:,} bytes")
+        yield line
 
 
 def count_lines(path: Path) -> int:
@@ -88,11 +116,12 @@ class ResumableFile:
     """A file that takes its name when all is written. An interrupted run keeps its lines.
 
     The lines lie beside the file in ``.NAME.partial``. A record, ``.NAME.partial.json``, holds the
-    number and the hash of the source lines done and how they were translated (``identity``). With
-    ``resume`` the next run continues after these lines, or begins when there are none. It writes
-    again what the record does not count.
+    numbers and the hashes of the source lines done and of what was written for them, and how they
+    were translated (``identity``). With ``resume`` the next run continues after these lines, or
+    begins when there are none. It writes again what the record does not count.
 
-    Raises OSError when the file cannot be written, ValueError when it cannot be resumed.
+    Raises OSError when the file cannot be written or another process is writing it, ValueError
+    when it cannot be resumed.
     """
 
     def __init__(self, path: Path, identity: dict[str, Any], resume: bool = False) -> None:
@@ -101,36 +130,50 @@ class ResumableFile:
             raise IsADirectoryError(f"{self.path} is a folder, not a file")
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"{self.path}: there is no folder {self.path.parent}")
-        self.partial = partial_path(self.path)
-        self.record = self.partial.with_name(f"{self.partial.name}.json")
+        self.partial, self.record = self.temporary_files(self.path)
         self.identity = identity
         self.num_kept = 0  # source lines whose translations are in the partial file
         self.num_skipped = 0  # the part of these that this run has read again
         self.num_bytes = 0  # size of these translations
         self.kept_sha256: str | None = None  # hash of these source lines
         self.sha256 = hashlib.sha256()  # running hash of the source lines read
-        resume = resume and self._read_record()
-        try:
-            if not resume:  # remove the record first: it must not outlive the lines it counts
-                self.record.unlink(missing_ok=True)
-            self.stream: BinaryIO = self.partial.open("r+b" if resume else "wb")
-        except OSError as error:
-            raise OSError(f"{self.path} cannot be written: {error.strerror}") from None
-        self.stream.truncate(self.num_bytes)
-        self.stream.seek(self.num_bytes)
+        self.output_sha256 = hashlib.sha256()  # running hash of what is written
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(only_writer(self.path))
+                resume = resume and self._read_record()
+                if not resume:  # remove the record first: it must not outlive the lines it counts
+                    self.record.unlink(missing_ok=True)
+                    self.partial.unlink(missing_ok=True)  # it may be a link to another file
+                self.stream: BinaryIO = self.partial.open("r+b" if resume else "xb")
+            except OSError as error:
+                if error.strerror is None:
+                    raise
+                raise OSError(f"{self.path} cannot be written: {error.strerror}") from None
+            self.stream.truncate(self.num_bytes)
+            self.stream.seek(self.num_bytes)
+            self.lock = stack.pop_all()
+
+    @staticmethod
+    def temporary_files(path: Path) -> tuple[Path, Path]:
+        """Where the lines and the record lie until all is written."""
+        partial = partial_path(path)
+        return partial, partial.with_name(f"{partial.name}.json")
 
     def _read_record(self) -> bool:
         """Whether an interrupted run left lines. ValueError when they cannot be continued."""
-        if not self.record.is_file() or not self.partial.is_file():
+        if not all(p.is_file() and not p.is_symlink() for p in (self.record, self.partial)):
             if self.path.exists():
                 raise ValueError(
                     f"{self.path} is complete, nothing was cut short: leave out --resume"
                 )
             return False
         try:
-            record = json.loads(self.record.read_text("utf-8"))
-            kept_identity, self.kept_sha256 = record["identity"], record["sha256"]
+            record = read_json(self.record)
+            kept_identity, self.kept_sha256 = dict(record["identity"]), record["sha256"]
             self.num_kept, self.num_bytes = record["lines"], record["bytes"]
+            check_int("lines", self.num_kept)
+            check_int("bytes", self.num_bytes, self.num_kept)
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{self.record} is damaged: begin anew without --resume") from None
         if self.partial.stat().st_size < self.num_bytes:
@@ -138,10 +181,25 @@ class ResumableFile:
         for name, new in self.identity.items():
             if (old := kept_identity.get(name)) != new:
                 raise ValueError(
-                    f"{self.path}: begun with {name}={old!r}, not {new!r}: give the same again, "
-                    "or begin anew without --resume"
+                    f"{self.path}: begun with {name}={reprlib.repr(old)}, not {new!r}: give the "
+                    "same again, or begin anew without --resume"
                 )
+        num_lines = self._hash_kept()
+        # The records of version 0.1 have no hash of what was written.
+        sha256 = record.get("output_sha256", self.output_sha256.hexdigest())
+        if num_lines < self.num_kept or sha256 != self.output_sha256.hexdigest():
+            raise ValueError(f"{self.partial} is damaged: begin anew without --resume")
         return True
+
+    def _hash_kept(self) -> int:
+        """Hash what the record counts of the partial file; the number of its lines."""
+        num_lines, left, block = 0, self.num_bytes, b""
+        with self.partial.open("rb") as stream:
+            while left > 0 and (block := stream.read(min(left, 2**20))):
+                self.output_sha256.update(block)
+                num_lines += block.count(b"\n")
+                left -= len(block)
+        return num_lines if block.endswith(b"\n") else 0
 
     def skip(self, sources: list[str]) -> list[str]:
         """The part of the next source lines that the file does not have yet.
@@ -159,7 +217,9 @@ class ResumableFile:
     def write(self, sources: list[str], text: str) -> None:
         """Write the translations of the next source lines, then the record that counts them."""
         self._hash(sources)
-        self.stream.write(text.encode("utf-8"))
+        content = text.encode("utf-8")
+        self.output_sha256.update(content)
+        self.stream.write(content)
         self.stream.flush()
         os.fsync(self.stream.fileno())
         record = {
@@ -167,6 +227,7 @@ class ResumableFile:
             "lines": self.num_kept + len(sources),
             "bytes": self.stream.tell(),
             "sha256": self.sha256.hexdigest(),
+            "output_sha256": self.output_sha256.hexdigest(),
         }
         atomic_write(self.record, json.dumps(record))
         self.num_kept = self.num_skipped = self.num_kept + len(sources)
@@ -175,18 +236,23 @@ class ResumableFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with nullcontext() if kind is None else suppress(OSError):  # write() told of a full disk
-            self.stream.close()
-        partial_path(self.record).unlink(missing_ok=True)  # left by a killed run
-        if kind is None and self.num_skipped < self.num_kept:
-            raise ValueError(f"{self.path}: begun with a longer input: begin anew without --resume")
-        if kind is None:
-            self.partial.replace(self.path)
-        elif self.num_kept:
-            log.warning(f"{self.num_kept:,} lines are translated and kept: continue with --resume")
-            return
-        self.partial.unlink(missing_ok=True)
-        self.record.unlink(missing_ok=True)
+        with self.lock:
+            with nullcontext() if kind is None else suppress(OSError):  # write() told of it
+                self.stream.close()
+            partial_path(self.record).unlink(missing_ok=True)  # left by a killed run
+            if kind is None and self.num_skipped < self.num_kept:
+                raise ValueError(
+                    f"{self.path}: begun with a longer input: begin anew without --resume"
+                )
+            if kind is None:
+                self.partial.replace(self.path)
+            elif self.num_kept:
+                log.warning(
+                    f"{self.num_kept:,} lines are translated and kept: continue with --resume"
+                )
+                return
+            self.partial.unlink(missing_ok=True)
+            self.record.unlink(missing_ok=True)
 
     def _hash(self, sources: list[str]) -> None:
         for line in sources:
@@ -197,13 +263,13 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
     r"""The lines of a UTF-8 file, gzip when its name ends in .gz, as ``wc -l`` counts them.
 
     Lines end at \n and a \r before it is dropped; a lone \r, U+2028 and the like are text.
-    Raises ValueError with the number of the first line that is not UTF-8.
+    Raises ValueError with the number of the first line that is not UTF-8 or too long.
     """
     path = Path(path)
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
         number = 0
         try:
-            for number, raw in enumerate(stream, start=1):
+            for number, raw in enumerate(_raw_lines(stream, path), start=1):
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
                 yield _decode(raw, path, number)

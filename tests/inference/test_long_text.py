@@ -2,12 +2,16 @@
 
 import itertools
 import logging
+from typing import Any
 
 import pytest
+import torch
 from conftest import PAIRS, babbler
 
 from mt.data.tokenizer import Tokenizer
 from mt.inference import sentence_splitter
+from mt.inference.beam_search import Hypothesis
+from mt.inference.options import MAX_LENGTH
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator
 
@@ -78,6 +82,38 @@ def test_an_over_long_line_keeps_its_prefix_once(short: Translator) -> None:
     assert list(result.parts[0].output[: len(prefix)]) == short.tokenizer.pieces(prefix)
     [free] = short.translate([line])
     assert [part.output for part in result.parts[1:]] == [part.output for part in free.parts[1:]]
+
+
+def test_progress_counts_the_parts_of_a_line(short: Translator) -> None:
+    done: list[float] = []
+    short.translate(["b" * 500, "A door", ""], beam_size=1, batch_size=3, on_progress=done.append)
+    assert len(done) > 3
+    assert max(done) < 1.3
+    assert sum(done) == pytest.approx(2), "the lines that are not blank"
+
+
+def test_outputs_that_must_be_long_come_in_smaller_batches(
+    short: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch takes memory for its outputs too."""
+    sizes: list[int] = []
+
+    def search(model: Any, src: torch.Tensor, *_: Any) -> list[list[Hypothesis]]:
+        sizes.append(len(src))
+        return [[Hypothesis([], 0.0, 0.0)]] * len(src)
+
+    monkeypatch.setattr("mt.inference.translator.search", search)
+    for settings, expected in (({}, [6]), ({"min_length": 4000}, [2, 2, 2])):
+        sizes.clear()
+        short.translate(["A door"] * 6, beam_size=1, **settings)
+        assert sizes == expected
+
+
+def test_a_line_that_has_no_end_is_not_scored(short: Translator) -> None:
+    line = "b " * (MAX_LENGTH + 1)
+    for sources, targets in (([line], ["A door"]), (["A door"], [line])):
+        with pytest.raises(ValueError, match=r"tokens: at most 5,000 can be scored"):
+            short.score(sources, targets)
 
 
 # Sentences

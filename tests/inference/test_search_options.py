@@ -4,6 +4,7 @@ import collections
 import itertools
 import math
 import random
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from test_beam_search import (
 import mt.inference.beam_search
 from mt.inference.beam_search import score, search
 from mt.inference.incremental import Ensemble
-from mt.inference.options import SearchOptions
+from mt.inference.options import MAX_ALPHA, MAX_LENGTH, SearchOptions
 
 SETTINGS = {
     "min_length": {"min_length": 2},
@@ -360,7 +361,7 @@ def test_samples_carry_the_models_own_log_prob(max_extra):  # noqa: F811
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_length": -1}, "min_length=-1: must be a whole number of at least 0"),
+        ({"min_length": -1}, "min_length=-1: must be a whole number from 0 to 5,000"),
         ({"max_length": -1}, "max_length=-1: must"),
         ({"max_length": 2.5}, "max_length=2.5: must"),
         ({"min_length": 3, "max_length": 2}, "min_length=3: must not exceed max_length=2"),
@@ -378,11 +379,30 @@ def test_samples_carry_the_models_own_log_prob(max_extra):  # noqa: F811
         ({"temperature": 2.0}, "are for sampling: set samples too"),
         ({"top_k": 2}, "are for sampling: set samples too"),
         ({"beam_size": 1, "mbr": True}, "mbr chooses among hypotheses"),
+        ({"mbr": "no"}, "mbr='no': must be true or false"),
+        ({"attention": 1}, "attention=1: must be true or false"),
     ],
 )
 def test_a_bad_option_is_told(settings, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         SearchOptions(**settings)
+
+
+NUMBERS = [f.name for f in fields(SearchOptions) if f.type in (int, float, int | None)]
+
+
+@pytest.mark.parametrize("value", [10**400, 10**30, 1e300, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_has_bounds(name, value):
+    """Beyond them a search would have no end, or more memory than there is."""
+    with pytest.raises(ValueError, match=f"^{name}="):
+        SearchOptions(**{"samples": 2, name: value})
+
+
+def test_what_the_bounds_allow_has_a_score():
+    """The penalty of the longest output is a number, and so is its inverse."""
+    penalty = mt.inference.beam_search.length_penalty(MAX_LENGTH + 1, MAX_ALPHA)
+    assert 0 < 1 / penalty < 1
 
 
 def test_every_permutation_of_finished_sentences_closes_the_gaps():

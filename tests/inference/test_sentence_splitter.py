@@ -7,7 +7,7 @@ import time
 import pytest
 
 from mt.data.tokenizer import Tokenizer
-from mt.inference.sentence_splitter import is_all_caps, sentences, split_points
+from mt.inference.sentence_splitter import chunks, is_all_caps, sentences, split_points
 
 # Sentences
 
@@ -153,6 +153,30 @@ def test_any_pieces_are_split_within_bounds() -> None:
         assert ends[-1] == len(pieces)
         if pieces:
             assert all(0 < end - start <= max_length for start, end in itertools.pairwise(ends))
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "",
+        "a b c",
+        "a b c. D e |f g h i j",  # after a word
+        "a b c d e. |F g h i j k.",  # after a sentence in the second half
+        "aaaaaaaaaaaa|aaaaaaaaaaaa|aa",  # within a word
+        "a |bbbbbbbbbbbb|bbb c",
+    ],
+)
+def test_a_very_long_text_comes_in_chunks(expected: str) -> None:
+    assert chunks(expected.replace("|", ""), 12) == expected.split("|")
+
+
+def test_any_text_comes_in_chunks_within_bounds() -> None:
+    rng = random.Random(0)
+    for _ in range(1000):
+        text = "".join(rng.choices([" ", "a", "b", ". A", "\u3002", "\t"], k=rng.randrange(60)))
+        found = chunks(text, 10)
+        assert all(len(chunk) <= 10 for chunk in found)
+        assert "".join(found).split() == text.split()
 
 
 def test_a_long_line_without_ends_takes_no_more_than_its_share() -> None:

@@ -463,7 +463,9 @@ def test_a_text_is_no_list_of_lines(translator: Translator) -> None:
     for call in (
         lambda: translator.score("AB", "CD"),
         lambda: translator.translate(["A", "B"], prefixes="Si"),
-        lambda: translator.score(iter(["A"]), ["B"]),
+        lambda: translator.score(["A"], b"B"),
+        lambda: translator.translate(5),
+        lambda: translator.translate(None),
     ):
         with pytest.raises(TypeError, match="must be a list of lines"):
             call()

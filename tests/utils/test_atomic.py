@@ -1,5 +1,7 @@
 """Files and folders that are complete or do not exist."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,8 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
 def test_the_file_appears_when_the_block_ends(tmp_path: Path) -> None:
     with atomic.atomic_path(tmp_path / "out") as partial:
         partial.write_text("new")
-        assert names(tmp_path) == [".out.partial"] == [atomic.partial_path(tmp_path / "out").name]
+        assert atomic.partial_path(tmp_path / "out") == partial
+        assert names(tmp_path) == [".out.lock", ".out.partial"]
     assert names(tmp_path) == ["out"]
 
 
@@ -70,3 +73,99 @@ def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
         (partial / "whole.txt").write_text("whole")
     assert names(tmp_path) == ["model"]
     assert names(tmp_path / "model") == ["whole.txt"]
+
+
+# Several at once
+
+
+def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
+    """Each writes a file of its own: a mixture of two would be neither."""
+    path = tmp_path / "out"
+    seen: list[str] = []
+
+    def write(text: str) -> None:
+        with atomic.atomic_path(path) as partial, partial.open("w") as stream:
+            for letter in text:
+                stream.write(letter)
+                stream.flush()
+                os.sched_yield()
+        seen.append(path.read_text())
+
+    threads = [threading.Thread(target=write, args=(letter * 300,)) for letter in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 4
+    assert all(len(text) == 300 and len(set(text)) == 1 for text in seen)
+    assert names(tmp_path) == ["out"]
+
+
+def test_the_second_writer_of_a_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    with atomic.atomic_folder(folder) as partial:
+        (partial / "first.txt").write_text("first")
+        with pytest.raises(BlockingIOError, match="model: another process is writing it"):
+            atomic.atomic_folder(folder).__enter__()
+        assert names(partial) == ["first.txt"]
+    assert names(folder) == ["first.txt"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_link_in_the_place_of_the_partial_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("text")
+    (tmp_path / ".out.partial").symlink_to("precious")
+    atomic.atomic_write(tmp_path / "out", "new")
+    assert (tmp_path / "precious").read_text() == "text"
+    assert names(tmp_path) == ["out", "precious"]
+
+
+# What is read
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """``file`` with a hard link ``hard`` and a link ``soft``; ``folder`` with ``inner``."""
+    (tmp_path / "file").write_text("x")
+    os.link(tmp_path / "file", tmp_path / "hard")
+    (tmp_path / "soft").symlink_to("file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inner").write_text("x")
+    (tmp_path / "to folder").symlink_to("folder")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("output", "source"),
+    [
+        ("file", "file"), ("file", "folder/../file"), ("hard", "file"), ("file", "hard"),
+        ("soft", "file"), ("file", "soft"), ("hard", "soft"),
+        ("folder", "folder"), ("folder", "folder/inner"), ("folder/inner", "folder"),
+        ("to folder/inner", "folder/inner"), ("to folder", "folder/inner"),
+    ],
+)  # fmt: skip
+def test_what_is_read_is_not_replaced(files: Path, output: str, source: str) -> None:
+    with pytest.raises(ValueError, match=f"{source} is read, and writing .*{output} would replace"):
+        atomic.check_not_input(files / output, files / "new", files / source)
+
+
+@pytest.mark.parametrize(
+    ("output", "source"),
+    [
+        ("new", "file"),
+        ("new", "new"),
+        ("folder/new", "folder"),
+        ("file", "folder"),
+        ("file", "new"),
+    ],
+)
+def test_what_is_not_read_may_be_replaced(files: Path, output: str, source: str) -> None:
+    atomic.check_not_input(files / output, files / source)
+    atomic.check_not_input("/dev/null", "/dev/null")
+
+
+def test_what_the_shell_opened_is_read_too(files: Path) -> None:
+    with (files / "soft").open() as stream:
+        atomic.check_not_input(files / "folder" / "inner", stream.fileno())
+        with pytest.raises(ValueError, match=r"^standard input is read"):
+            atomic.check_not_input(files / "hard", stream.fileno())

@@ -1,8 +1,15 @@
 """How the programs of plain arguments end."""
 
+import contextlib
+import importlib.metadata
 import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -39,8 +46,130 @@ def test_ctrl_c() -> None:
     assert console.exit_status("p", lambda: raises(KeyboardInterrupt())) == 130
 
 
-def test_the_hint_is_a_command() -> None:
-    assert console.install_hint("onnx") == "pip install -e '.[onnx]' in the project's folder"
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("two\nlines"), "two\nlines"),
+        (ValueError(), "ValueError"),
+        (OSError("of ours"), "of ours"),
+        (
+            FileNotFoundError(2, "No such file or directory", "a b"),
+            "a b: no such file or directory",
+        ),
+        (OSError(28, "No space left on device"), "no space left on device"),
+        (OSError(9, "Bad file descriptor", 7), "7: bad file descriptor"),
+        (OSError(18, "Invalid link", "a", None, "b"), "a: invalid link"),
+    ],
+)
+def test_an_error_of_the_system_begins_with_its_file(error: Exception, message: str) -> None:
+    assert console.describe(error) == message
+
+
+# Ctrl-C while libraries load
+
+ROOT = Path(console.__file__).parents[2]
+ENTRY_POINTS = sorted(
+    str(file.relative_to(ROOT))
+    for file in [*ROOT.glob("mt/**/*.py"), *ROOT.glob("scripts/*.py")]
+    if 'if __name__ == "__main__"' in file.read_text("utf-8")
+)
+SLOW = "print('loading', flush=True)\nimport time\ntime.sleep(60)\n"
+
+
+def test_the_entry_points_are_found() -> None:
+    assert {"mt/translate.py", "mt/export/__main__.py", "scripts/multi30k.py"} < set(ENTRY_POINTS)
+
+
+@pytest.mark.parametrize("file", ENTRY_POINTS)
+def test_ctrl_c_while_libraries_load(file: str, tmp_path: Path) -> None:
+    for name in ("torch", "numpy", "hydra", "datasets", "sacrebleu"):
+        (tmp_path / f"{name}.py").write_text(SLOW)
+    module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+    program = [str(ROOT / file)] if file.startswith("scripts") else ["-m", module]
+    # What a job in the background starts, as these tests may be, would ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, *program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    )
+    signal.signal(signal.SIGINT, before)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"loading\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20) == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_after_the_libraries_ctrl_c_is_as_before() -> None:
+    for handler in (signal.default_int_handler, signal.SIG_IGN, lambda *_: None):
+        before = signal.signal(signal.SIGINT, handler)
+        with contextlib.suppress(ImportError), console.exit_at_interrupt():
+            same = signal.getsignal(signal.SIGINT) is handler
+            assert same == (handler is not signal.default_int_handler)
+            raise ImportError
+        assert signal.signal(signal.SIGINT, before) is handler
+
+
+def test_another_thread_may_import_a_program() -> None:
+    """Only the main thread may set a handler."""
+
+    def load() -> None:
+        with console.exit_at_interrupt():
+            loaded.append(True)
+
+    loaded: list[bool] = []
+    thread = threading.Thread(target=load)
+    thread.start()
+    thread.join()
+    assert loaded == [True]
+
+
+# Progress
+
+
+@pytest.mark.parametrize(
+    ("total", "last"), [(1234, "617/1,234 lines"), (1, "50%"), (None, "617.0 lines")]
+)
+def test_a_bar_takes_fractions(
+    total: int | None, last: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with console.progress_bar(total, "lines") as bar:
+        bar.start_t -= 60  # it has worked for a minute
+        for _ in range(1234):
+            bar.update((total or 1234) / 2 / 1234)
+    assert last in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    with console.progress_bar(total, "lines") as bar:
+        bar.update(1)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("extra", "packages"),
+    [
+        ("pictures", {"matplotlib"}),
+        ("comet", {"unbabel-comet", "pyarrow", "setuptools"}),
+        ("ctranslate2", {"ctranslate2"}),
+        ("huggingface", {"transformers"}),
+        ("onnx", {"onnx", "onnxscript", "onnxruntime"}),
+    ],
+)
+def test_the_hint_is_a_command_that_works_in_every_folder(extra: str, packages: set[str]) -> None:
+    pip, install, *requirements = shlex.split(console.install_hint(extra))
+    assert (pip, install) == ("pip", "install")
+    assert {re.split("[<>=]", requirement)[0] for requirement in requirements} == packages
+
+
+def test_the_hint_where_only_the_code_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    assert console.install_hint("onnx") == "pyproject.toml names the packages of the extra 'onnx'"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """How the programs end on a user's mistake, and what they clean up."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra.errors import InstantiationException
-from omegaconf import OmegaConf
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mt.utils import hydra_app
@@ -71,7 +73,7 @@ def test_a_constructor_refuses_a_value_with_its_own_error() -> None:
     with pytest.raises(ValueError, match="day"):
         hydra_app.instantiate(cfg, "date")
     cfg.date._target_ = "datetime.gone"
-    with pytest.raises(InstantiationException, match=r"datetime\.gone"):
+    with pytest.raises(ValueError, match=r"datetime\.gone"):
         hydra_app.instantiate(cfg, "date")
     cfg.date = None
     with pytest.raises(ValueError, match="date=None: is a section"):
@@ -80,3 +82,51 @@ def test_a_constructor_refuses_a_value_with_its_own_error() -> None:
 
 def test_the_configuration_is_found() -> None:
     assert (Path(hydra_app.CONF) / "train.yaml").is_file()
+
+
+def test_an_error_of_the_system_names_its_file(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+    with pytest.raises(SystemExit), hydra_app.user_errors("mt.x", OSError):
+        Path("gone").read_text()
+    assert capsys.readouterr().err == "mt.x: error: gone: no such file or directory\n"
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_all_settings_of_a_program_have_names_that_it_knows(name: str) -> None:
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(hydra_app.CONF, version_base="1.3"):
+        for data in ("wmt14", "multi30k", "files", "phrasebook"):
+            cfg = compose(name, [f"data={data}"])
+            hydra_app.check_names(cfg, name)
+    GlobalHydra.instance().clear()
+    with open_dict(cfg):
+        cfg.data.foo = 1
+    with pytest.raises(ValueError, match=r"^data\.foo is no setting; "):
+        hydra_app.check_names(cfg, name)
+    hydra_app.check_names(cfg, name, data=["foo"])
+
+
+@pytest.mark.parametrize("argument", ["hydra.run.dir=", "hydra.sweep.dir=''", "hydra.run.dir=' '"])
+def test_an_empty_name_is_not_the_current_folder(
+    argument: str, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # which start() sets for its whole process
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+    monkeypatch.setattr(sys, "argv", ["mt.x", argument])
+    called: list[int] = []
+    with pytest.raises(SystemExit) as end:
+        hydra_app.start("mt.x", lambda: called.append(1))
+    assert (end.value.code, called) == (2, [])
+    assert capsys.readouterr().err == f"mt.x: error: {argument}: must name a folder\n"
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, AttributeError])
+def test_an_error_of_our_own_code_is_not_taken_for_hydras(kind: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(sys, "argv", ["mt.x"])
+
+    def main() -> None:
+        raise kind("a bug")
+
+    with pytest.raises(kind, match="a bug"):
+        hydra_app.start("mt.x", main)

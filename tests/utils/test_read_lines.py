@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mt.utils import line_io
 from mt.utils.line_io import read_lines
 
 DAMAGED_GZIP = gzip.compress("".join(f"line {i}\n" for i in range(20_000)).encode())
@@ -61,6 +62,18 @@ def test_the_line_that_is_not_utf8_is_named(
     path = tmp_path / f"text.en{suffix}"
     path.write_bytes(gzip.compress(content) if suffix else content)
     with pytest.raises(ValueError, match=re.escape(f"{path}, line {number}: not UTF-8")):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_line_that_is_too_long_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(line_io, "MAX_LINE", 4)
+    path = tmp_path / f"text.en{suffix}"
+    content = b"abc\nabc\nabcd\n"
+    path.write_bytes(gzip.compress(content) if suffix else content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line 3: longer than 4 bytes")):
         list(read_lines(path))
 
 

@@ -1,0 +1,98 @@
+"""What the model translates at once: the inputs of each line."""
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from mt.data.special_ids import UNK
+from mt.data.tokenizer import Tokenizer
+from mt.inference import sentence_splitter
+
+log = logging.getLogger(__name__)
+
+CHUNK = 2**16  # characters; SentencePiece takes 200 bytes and more for each one of a long word
+LONG_PIECE = 16  # characters; SentencePiece learns no longer one unless it is asked to
+
+
+class Input(NamedTuple):
+    """A line, a sentence of it, or a clause of a sentence too long."""
+
+    ids: list[int]  # without eos
+    all_caps: bool  # the text is in capitals; the ids are those of its lower-case form
+    prefix: list[int]  # ids with which the output must begin
+
+
+def strings(name: str, lines: object) -> list[str]:
+    """The lines of any iterable. TypeError when it is not one of strings."""
+    if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+        raise TypeError(f"{name}: must be a list of lines, not {type(lines).__name__}")
+    lines = list(lines)
+    for i, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(f"{name}[{i}] is {type(line).__name__}: must be a string")
+    return lines
+
+
+def plan_inputs(
+    lines: list[str], tokenizer: Tokenizer, max_length: int, split: bool
+) -> list[list[Input]]:
+    """The inputs of each line: none if it is blank, several if it is long or has sentences.
+
+    An input has at most ``max_length`` ids. With ``split`` a line is split into its sentences.
+    """
+    rows = [
+        (n, text)
+        for n, line in enumerate(lines)
+        for text in (sentence_splitter.sentences(line) if split else [line])
+    ]
+    all_caps = [split and sentence_splitter.is_all_caps(text) for _, text in rows]
+    texts = [
+        text.capitalize() if caps else text for (_, text), caps in zip(rows, all_caps, strict=True)
+    ]
+    encoded = encode_chunks(tokenizer.encode, texts, LONG_PIECE * max_length)
+    inputs: list[list[Input]] = [[] for _ in lines]
+    for (n, text), caps, chunks in zip(rows, all_caps, encoded, strict=True):
+        parts = [part for ids in chunks for part in _parts(ids, tokenizer, max_length)]
+        if len(parts) > 1:
+            log.warning(
+                f"a line of {sum(map(len, parts))} tokens, {text.strip()[:30]!r}..., is longer "
+                f"than the {max_length} that the model was trained on: translated in "
+                f"{len(parts):,} parts"
+            )
+        inputs[n] += [Input(part, caps, []) for part in parts]
+    return inputs
+
+
+def encode_chunks(
+    encode: Callable[[list[str]], list[list[int]]], texts: list[str], least: int = 0
+) -> list[list[list[int]]]:
+    """The ids of each text, in several lists where it has more characters than CHUNK and ``least``.
+
+    So memory does not grow with the longest text.
+    """
+    chunks = [sentence_splitter.chunks(text, max(CHUNK, least)) for text in texts]
+    encoded = iter(encode(list(itertools.chain.from_iterable(chunks))))
+    return [list(itertools.islice(encoded, len(own))) for own in chunks]
+
+
+def _parts(ids: list[int], tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+    """No part for a blank text, several for one beyond ``max_length``, else the ids."""
+    if len(ids) <= max_length:
+        return [ids] if ids else []
+    ends = sentence_splitter.split_points(tokenizer.pieces(ids), max_length)
+    return [ids[start:end] for start, end in itertools.pairwise([0, *ends])]
+
+
+def add_prefixes(inputs: list[list[Input]], prefixes: list[str], tokenizer: Tokenizer) -> None:
+    """Give each line's prefix to the first of its inputs.
+
+    Raises ValueError unless there is one for each line.
+    """
+    if len(prefixes) != len(inputs):
+        raise ValueError(f"{len(prefixes)} prefixes for {len(inputs)} sentences")
+    encoded = tokenizer.encode_target(prefixes)
+    for text in {text for text, ids in zip(prefixes, encoded, strict=True) if UNK in ids}:
+        log.warning(f"the vocabulary cannot spell the prefix {text!r}: it will not come whole")
+    for line_inputs, ids in zip(inputs, encoded, strict=True):
+        line_inputs[:1] = [first._replace(prefix=ids) for first in line_inputs[:1]]

@@ -1,0 +1,51 @@
+"""Locks between processes. The operating system frees a lock when its process ends, however.
+
+A lock is a file, empty, that may stay where it is. Who removes it does so while he holds it.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def exclusive_lock(path: Path, message: str) -> Iterator[None]:
+    """Hold the lock whose file is ``path``.
+
+    Raises BlockingIOError with ``message`` at once when another process, or thread, holds it, and
+    OSError when the file cannot be made.
+    """
+    with _held(path, message, wait=False):
+        yield
+
+
+@contextmanager
+def waiting_lock(path: Path, message: str) -> Iterator[None]:
+    """Like ``exclusive_lock``, but log ``message`` and wait while another process holds it."""
+    with _held(path, message, wait=True):
+        yield
+
+
+@contextmanager
+def _held(path: Path, message: str, wait: bool) -> Iterator[None]:
+    import filelock  # an import of 10 ms, which most runs of mt.translate do not need
+
+    if not path.parent.is_dir():  # filelock would make it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        if not wait:
+            raise BlockingIOError(message) from None
+        log.info(message)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
