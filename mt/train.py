@@ -6,24 +6,29 @@ checkpoints/, logs/ and, at the end, the model folder model/.
 
 import os
 import sys
+from contextlib import ExitStack
 
-import hydra
-from omegaconf import DictConfig
+from mt.utils import console
 
-from mt.training import sweep
-from mt.training.config import read_config
-from mt.training.fit import fit
-from mt.training.setup import USER_ERRORS, is_rank_zero, set_up, set_up_logging
-from mt.utils import hydra_app
-from mt.utils.processes import SWEEP, exit_with_parent
+with console.exit_at_interrupt():
+    import hydra
+    from omegaconf import DictConfig
+
+    from mt.training import sweep
+    from mt.training.config import read_config
+    from mt.training.fit import fit
+    from mt.training.run_dir import only_run
+    from mt.training.setup import is_rank_zero, set_up, set_up_logging
+    from mt.utils import hydra_app
+    from mt.utils.processes import SWEEP, exit_with_parent
 
 
 @hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
     folder = hydra_app.run_folder()
     if sweep.is_sweep():
-        with hydra_app.setting_up("mt.train", folder, *USER_ERRORS):
-            return sweep.run_job(folder, cfg.ckpt, cfg.trainer.max_steps)
+        with hydra_app.setting_up("mt.train", folder, *hydra_app.USER_ERRORS):
+            return sweep.run_job(folder, cfg)
     set_up_logging()
     if not is_rank_zero():
         # A rank that was started apart may have made a folder that rank 0 does not use.
@@ -31,9 +36,12 @@ def main(cfg: DictConfig) -> None:
         exit_with_parent()
     elif SWEEP in os.environ:  # a job must not train beside its successor
         exit_with_parent(int(os.environ[SWEEP]))
-    with hydra_app.setting_up("mt.train", folder, *USER_ERRORS):
+    with hydra_app.setting_up("mt.train", folder, *hydra_app.USER_ERRORS), ExitStack() as stack:
+        if is_rank_zero():
+            stack.enter_context(only_run(folder))
         run = set_up(read_config(cfg), folder)
-    with hydra_app.user_errors("mt.train", OSError):  # of a full disk; earlier files are whole
+        locked = stack.pop_all()
+    with locked, hydra_app.user_errors("mt.train", OSError, MemoryError):  # its files are whole
         status = fit(run)
     sys.exit(status)
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mt.data import phrasebook
-from mt.utils.checks import check_bool
+from mt.utils.checks import check_bool, short_repr
+from mt.utils.json_io import parse_json
 from mt.utils.line_io import read_lines
 
 Pair = tuple[str, str]
@@ -33,6 +34,15 @@ class CorpusReader(Protocol):
 
     def identity(self, split: str) -> list[Any]:
         """What the pairs depend on, in JSON's types: it changes when the pairs may have changed."""
+
+
+def check_languages(src: Any, tgt: Any, *kinds: type) -> None:
+    """ValueError unless ``data.src`` and ``data.tgt`` name two different sides of a corpus."""
+    for name, value in (("src", src), ("tgt", tgt)):
+        if type(value) not in (kinds or (str,)) or not str(value).strip():
+            raise ValueError(f"data.{name}={short_repr(value)}: must name a side, such as en")
+    if str(src) == str(tgt):
+        raise ValueError(f"data.src={src} and data.tgt={tgt}: the source is the target")
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,15 @@ class FileReader:
     phrasebook: bool = False  # adds the phrasebook's training pairs after the files' own
 
     def __post_init__(self) -> None:
+        check_languages(self.src, self.tgt, str, int)
+        for split in SPLITS:
+            value = getattr(self, split)
+            if isinstance(value, list | tuple) and len(value) != 2:
+                raise ValueError(f"data.{split}={short_repr(value)}: must name two files")
+            if value is not None and not isinstance(value, str | list | tuple):
+                raise ValueError(
+                    f"data.{split}={short_repr(value)}: must name files; quote a number"
+                )
         check_bool("data.phrasebook", self.phrasebook)
         if self.phrasebook and {self.src, self.tgt} != {"en", "de"}:
             raise ValueError(
@@ -103,19 +122,30 @@ class FileReader:
     def _locate(self, split: str) -> tuple[str, list[Path]]:
         """The format of a split, "lines", "tsv" or "json", and its files, which exist."""
         location = getattr(self, split)
-        if not location:
+        if location is None or not str(location).strip():
             raise ValueError(f"data.{split} is not set: name its files")
-        if isinstance(location, int | float):
-            raise ValueError(f"data.{split}={location}: must name files; quote a number")
         if not isinstance(location, str):
-            if len(location) != 2:
-                raise ValueError(f"data.{split}={list(location)}: must name two files")
-            return "lines", [_existing(str(path)) for path in location]
+            return "lines", _aligned(split, [_existing(str(path)) for path in location])
         for suffix, file_format in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
             if location.removesuffix(".gz").endswith(suffix):
                 return file_format, [_existing(location)]
+        if Path(location).is_file():
+            raise ValueError(
+                f"data.{split}={location}: neither .tsv nor .jsonl; of line-aligned files name "
+                "both, [SOURCE,TARGET], or what their names have in common"
+            )
+        if isinstance(self.src, int) or isinstance(self.tgt, int):
+            raise ValueError(
+                f"data.{split}={location}: not a .tsv or .jsonl file, so data.src={self.src} and "
+                f"data.tgt={self.tgt} are its suffixes, not columns; all splits must have one form"
+            )
         prefixes = [f"{location}.{side}" for side in (self.src, self.tgt)]
-        return "lines", [_existing(prefix, f"{prefix}.gz") for prefix in prefixes]
+        return "lines", _aligned(split, [_existing(prefix, f"{prefix}.gz") for prefix in prefixes])
+
+    def overlap(self) -> list[Path]:
+        """The files of the validation split that are also files of the training split."""
+        (_, train), (_, validation) = self._locate("train"), self._locate("validation")
+        return [file for file in validation if any(file.samefile(other) for other in train)]
 
     def _read_tsv(self, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
@@ -127,7 +157,7 @@ class FileReader:
             for name in names:
                 if name not in header:
                     raise ValueError(
-                        f"{path}: no column {name!r} in its header {header}; "
+                        f"{path}: no column {name!r} in its header {short_repr(header)}; "
                         "if it has no header, name the columns by number: data.src=0 data.tgt=1"
                     )
             src, tgt = (header.index(str(name)) for name in names)
@@ -141,7 +171,7 @@ class FileReader:
     def _read_json(self, path: Path) -> Iterator[Pair]:
         for number, line in enumerate(read_lines(path), start=1):
             try:
-                record = json.loads(line)
+                record = parse_json(line)
                 src, tgt = (_text_at(record, str(key)) for key in (self.src, self.tgt))
             except (ValueError, KeyError, TypeError) as error:
                 reason = f"no key {error}" if isinstance(error, KeyError) else error
@@ -164,12 +194,23 @@ class HubReader:
     src: str = "en"
     tgt: str = "de"
 
+    def __post_init__(self) -> None:
+        check_languages(self.src, self.tgt)
+        for name, value in (("path", self.path), ("config", self.config or "none")):
+            if not isinstance(value, str) or not value.strip():
+                raise ValueError(f"data.{name}={short_repr(value)}: must be a text; quote a number")
+
     def pairs(self, split: str) -> Iterator[Pair]:
-        for columns in self._column_batches(split):
-            if "translation" in columns:
-                yield from ((t[self.src], t[self.tgt]) for t in columns["translation"])
-            else:
-                yield from zip(columns[self.src], columns[self.tgt], strict=True)
+        rows = itertools.chain.from_iterable(map(self._sides, self._column_batches(split)))
+        for number, (src, tgt) in enumerate(rows, start=1):
+            if not isinstance(src, str) or not isinstance(tgt, str):
+                raise ValueError(f"{self.path}, {split}: row {number:,} lacks a text")
+            yield src, tgt
+
+    def _sides(self, columns: dict[str, list[Any]]) -> Iterator[tuple[Any, Any]]:
+        if "translation" not in columns:
+            return zip(columns[self.src], columns[self.tgt], strict=True)
+        return ((t[self.src], t[self.tgt]) if t else (None, None) for t in columns["translation"])
 
     def identity(self, split: str) -> list[Any]:
         files = self._mirror_shards(split) or Path(self.path).rglob("*")
@@ -216,12 +257,13 @@ class HubReader:
         try:
             return datasets.load_dataset(self.path, self.config, split=split)
         except Exception as error:  # the hub's client raises many kinds, new ones every version
+            needed = ("train", "validation") if split != "test" else ("test",)
+            splits = " ".join(f"data.{name}=PREFIX" for name in needed)
             raise ConnectionError(
                 f"the data set {self.path!r} ({self.config}, {split}) could not be loaded: "
-                f"{problem or _first_line(error)}. To train on your own files: python -m "
-                "mt.train data=files data.train=PREFIX data.validation=PREFIX "
-                "(PREFIX.en, PREFIX.de); to use a copy of the set: data.path=FOLDER; "
-                "to try the built-in corpus: make quickstart"
+                f"{problem or _first_line(error)}. For files of your own: data=files "
+                f"{splits} (PREFIX.en, PREFIX.de); for a copy of the set: data.path=FOLDER; "
+                "for the built-in corpus: data=phrasebook"
             ) from None
 
     def _check(self, features: datasets.Features) -> None:
@@ -284,6 +326,14 @@ def _read_aligned(src: Path, tgt: Path) -> Iterator[Pair]:
         )
 
 
+def _aligned(split: str, paths: list[Path]) -> list[Path]:
+    """The two files; ValueError when they are one."""
+    src, tgt = paths
+    if src.samefile(tgt):
+        raise ValueError(f"data.{split}: {src} and {tgt} are one file: the source is the target")
+    return paths
+
+
 def _existing(*candidates: str) -> Path:
     for path in map(Path, candidates):
         if path.is_file():
@@ -297,5 +347,5 @@ def _text_at(record: Any, key: str) -> str:
     for part in [key] if key in record else key.split("."):
         value = value[part]
     if not isinstance(value, str):
-        raise TypeError(f"{key} is {value!r}, not a text")
+        raise TypeError(f"{key} is {short_repr(value)}, not a text")
     return value

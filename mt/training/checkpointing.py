@@ -10,16 +10,19 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from mt.model.weights import read_checkpoint
+from mt.training.config import MOST_STEPS
 from mt.training.lightning_module import TranslationModule
 from mt.training.lightning_private import set_logged_step, set_position, set_validation_interval
+from mt.training.run_dir import resume_hint
 from mt.utils.atomic import atomic_path
-from mt.utils.processes import resume_hint
 
 NEVER_VALIDATE = 2**62  # batches between validations
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint to a partial file, then renames it: a kill or a full disk harms no file.
+    Reads one as everything here does, without running code of it.
 
     Lightning writes to the system's temporary folder and copies the file, if that is another file
     system. Raises OSError when the checkpoint cannot be written.
@@ -39,8 +42,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             cause = error.__context__ if isinstance(error, RuntimeError) else error
             if not isinstance(cause, OSError):
                 raise
-            hint = f"earlier checkpoints are intact, {resume_hint()}"
+            hint = resume_hint(Path(path).parent.parent)
             raise OSError(cause.errno, f"{cause.strerror} ({hint})", str(path)) from None
+
+    def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return read_checkpoint(Path(path))
 
 
 def parse_interval(every: Any) -> tuple[int | None, float | None]:
@@ -48,9 +54,9 @@ def parse_interval(every: Any) -> tuple[int | None, float | None]:
 
     Raises ValueError for anything else.
     """
-    if type(every) is int and every >= 1:
+    if type(every) is int and 1 <= every <= MOST_STEPS:
         return every, None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?min", str(every))
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) ?min", str(every))
     if match and float(match[1]) > 0:
         return None, float(match[1])
     raise ValueError(f"checkpoint_every={every!r}: must be a number of steps, or as in '10 min'")
@@ -146,7 +152,8 @@ class CheckpointCallback(pl.Callback):
         if trainer.is_global_zero:
             oldest = self.step_files[0]
             outdated = [file for file in self.folder.glob("step-*.ckpt") if file.name < oldest]
-            for file in [*outdated, *self.folder.glob(".*.partial")]:  # killed runs leave these
+            left_over = [*self.folder.glob(".*.partial"), *self.folder.glob(".*.lock")]
+            for file in [*outdated, *left_over]:  # killed runs leave them
                 file.unlink(missing_ok=True)
 
     def _save(self, trainer: pl.Trainer, name: str) -> None:

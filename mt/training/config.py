@@ -4,21 +4,42 @@ The fields have the names of conf/train.yaml, which says what they mean. Everyth
 module takes plain values.
 """
 
+import inspect
 import logging
 import os
 import shutil
+import types
+import typing
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
+import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from mt.data.preprocessing import PairFilter
 from mt.data.readers import CorpusReader
+from mt.data.tokenizer import MAX_VOCAB_SIZE
+from mt.model.checkpoint import MOST_LENGTH
 from mt.utils import hydra_app
-from mt.utils.checks import check_bool, check_int, check_number
+from mt.utils.checks import check_bool, check_int, check_number, short_repr
 
 log = logging.getLogger("mt")
+
+MOST_STEPS = 10**9  # a larger number of steps, tokens or pairs is a mistake
+MOST_PROCESSES = 256  # of one machine
+# Lightning's other arguments are set by mt.train, would break exact resume or interruption, or
+# would leave the model without scores.
+ALLOWED = {
+    "accelerator", "benchmark", "detect_anomaly", "deterministic", "devices",
+    "gradient_clip_algorithm", "gradient_clip_val", "inference_mode", "log_every_n_steps",
+    "max_steps", "max_time", "num_nodes", "precision", "profiler", "strategy", "sync_batchnorm",
+}  # fmt: skip
+TRAINER = inspect.signature(pl.Trainer).parameters
+YAML = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false",
+    list: "a list", dict: "names with values", type(None): "null",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,11 +60,13 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         for name in ("tokens_per_step", "max_tokens"):
-            check_int(f"data.{name}", getattr(self, name))
+            check_int(f"data.{name}", getattr(self, name), most=MOST_STEPS)
         for name in ("limit", "validation_limit"):
-            check_int(f"data.{name}", getattr(self, name), optional=True)
-        check_int("data.workers", self.workers, least=0)
+            check_int(f"data.{name}", getattr(self, name), most=MOST_STEPS, optional=True)
+        check_int("data.workers", self.workers, least=0, most=MOST_PROCESSES)
         check_number("data.noise", self.noise, 0, 1)
+        check_int("data.clean.max_length", self.clean.max_length, most=MOST_LENGTH, optional=True)
+        check_path("data.cache_dir", self.cache_dir)
 
 
 @dataclass(frozen=True)
@@ -55,7 +78,8 @@ class TokenizerConfig:
     bpe_dropout: float
 
     def __post_init__(self) -> None:
-        check_int("tokenizer.vocab_size", self.vocab_size)
+        check_int("tokenizer.vocab_size", self.vocab_size, most=MAX_VOCAB_SIZE)
+        check_path("tokenizer.path", self.path, optional=True)
         check_number("tokenizer.bpe_dropout", self.bpe_dropout, 0, below=1)
 
 
@@ -85,11 +109,10 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if type(self.seed) is not int or not 0 <= self.seed < 2**32:
             raise ValueError(f"seed={self.seed!r}: must be a whole number from 0 to {2**32 - 1}")
-        check_int("validate_every", self.validate_every)
-        check_int("average", self.average)
-        check_int("show_examples", self.show_examples, least=0)
-        for name in ("max_steps", "log_every_n_steps"):
-            check_int(f"trainer.{name}", self.trainer.get(name))
+        check_int("validate_every", self.validate_every, most=MOST_STEPS)
+        check_int("average", self.average, most=MOST_STEPS)
+        check_int("show_examples", self.show_examples, least=0, most=MOST_STEPS)
+        check_trainer(self.trainer)
         check_bool("model.compile", self.compile)
         compilers = [os.environ.get("CXX", "c++"), "g++", "clang++", "cl"]
         if self.compile and not any(map(shutil.which, compilers)):
@@ -101,6 +124,48 @@ class TrainConfig:
         return replace(self, model=self.model | shape, resolved=resolved)
 
 
+def check_path(name: str, value: Any, optional: bool = False) -> None:
+    """ValueError unless it can name a file or folder; an empty name is the current folder."""
+    if not (optional and value is None) and not (isinstance(value, str) and value.strip()):
+        null = "null or " if optional else ""
+        raise ValueError(f"{name}={short_repr(value)}: must be {null}a path; quote a number")
+
+
+def check_trainer(settings: dict[str, Any]) -> None:
+    """ValueError for what mt.train does not leave to the user, and for a value of a wrong type.
+
+    The types are those that Lightning's Trainer declares; it does not check all of them itself.
+    """
+    for name, value in settings.items():
+        if name not in ALLOWED:
+            raise ValueError(f"trainer.{name} is set by mt.train and cannot be changed")
+        kinds = _kinds(TRAINER[name].annotation)
+        if not any(_is_of(value, kind) for kind in kinds):
+            words = [YAML.get(kind) if isinstance(kind, type) else str(kind) for kind in kinds]
+            *others, last = dict.fromkeys(word for word in words if word)
+            expected = f"{', '.join(others)} or {last}" if others else last
+            raise ValueError(f"trainer.{name}={short_repr(value)}: must be {expected}")
+    for name in ("max_steps", "log_every_n_steps", "num_nodes"):
+        check_int(f"trainer.{name}", settings.get(name), most=MOST_STEPS)
+    check_number("trainer.gradient_clip_val", settings.get("gradient_clip_val"), 0, optional=True)
+    if type(devices := settings.get("devices")) is int:
+        check_number("trainer.devices", devices, -1, MOST_PROCESSES)
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """The types and the single values that an annotation allows."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return [kind for part in parts for kind in _kinds(part)]
+    return list(parts) if origin is typing.Literal else [origin or annotation]
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if not isinstance(kind, type):
+        return type(value) is type(kind) and bool(value == kind)
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
 def read_config(cfg: DictConfig) -> TrainConfig:
     """The settings of the program that Hydra has started.
 
@@ -108,16 +173,16 @@ def read_config(cfg: DictConfig) -> TrainConfig:
     """
     sections = ("data", "data.clean", "model", "tokenizer", "training", "search", "trainer")
     hydra_app.check_sections(cfg, *sections)
+    hydra_app.check_names(cfg, "train", trainer=TRAINER)
     resolved = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     resolved["init_from"] = init_from = _init_from(resolved.pop("start_from", None), cfg.init_from)
     reader = hydra_app.instantiate(cfg, "data.reader")
     clean = PairFilter(**resolved["data"]["clean"])
-    path = cfg.tokenizer.path
     return _read(
         TrainConfig,
         cfg,
         data=_read(DataConfig, cfg.data, reader=reader, clean=clean),
-        tokenizer=_read(TokenizerConfig, cfg.tokenizer, path=str(path) if path else None),
+        tokenizer=_read(TokenizerConfig, cfg.tokenizer),
         model={name: value for name, value in resolved["model"].items() if name != "compile"},
         compile=cfg.model.compile,
         **{name: resolved[name] for name in ("training", "search", "trainer")},
@@ -142,4 +207,6 @@ def _init_from(start_from: Any, init_from: Any) -> str | None:
             raise ValueError("start_from is now called init_from: set init_from alone")
         log.warning("start_from is now called init_from")
         init_from = start_from
+    if init_from is not None and not str(init_from).strip():
+        raise ValueError("init_from is empty: name a model")
     return None if init_from is None else str(init_from)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from omegaconf import OmegaConf
 
@@ -16,9 +17,10 @@ from mt.model import checkpoint
 from mt.model.transformer import Transformer
 from mt.training.interruption import explain_divergence, kill_ranks, kill_workers
 from mt.training.lightning_module import Diverged
+from mt.training.resume import keep_settings
+from mt.training.run_dir import resume_hint
 from mt.training.setup import Run
 from mt.utils.atomic import atomic_write
-from mt.utils.processes import resume_hint
 
 log = logging.getLogger("mt")
 
@@ -27,6 +29,7 @@ def fit(run: Run) -> int:
     """Train, and write the model folder.
 
     Returns the exit status: 0; 128 plus a signal's number; 2 when the user must change something.
+    Raises OSError when a file cannot be written, MemoryError when a GPU's memory is full.
     """
     trainer, module, checkpoints = run.trainer, run.module, run.checkpoints
     if trainer.is_global_zero:
@@ -49,13 +52,16 @@ def fit(run: Run) -> int:
             message = explain_divergence(error, checkpoints.folder.parent, trainer.global_rank)
             print(f"mt.train: error: {message}", file=sys.stderr)
         return 2 if trainer.is_global_zero else 0
-    except BaseException:
+    except BaseException as error:
         kill_ranks(trainer)
+        if isinstance(error, torch.OutOfMemoryError):
+            advice = f"set a smaller data.max_tokens; {resume_hint(run.folder)}"
+            raise MemoryError(f"the GPU's memory is full: {advice}") from error
         raise
     finally:
         kill_workers()
     if module.stopped:
-        log.warning(f"interrupted at step {trainer.global_step:,}; {resume_hint()}")
+        log.warning(f"interrupted at step {trainer.global_step:,}; {resume_hint(run.folder)}")
     # When another rank fails, Lightning kills rank 0, which may still be writing.
     trainer.strategy.barrier()
     if dist.is_initialized():
@@ -65,8 +71,8 @@ def fit(run: Run) -> int:
 
 def _open_folder(run: Run) -> None:
     """Make the run directory with its settings, its tokenizer and its log."""
-    # Two runs that start in the same second must not share a folder.
-    (run.folder / "checkpoints").mkdir(parents=True, exist_ok=run.config.ckpt is not None)
+    (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    changes = keep_settings(run.folder, run.config.resolved, run.resumed_step)
     atomic_write(run.folder / "config.yaml", OmegaConf.to_yaml(run.config.resolved))
     if run.resume is None:
         tokenizer.save(run.module.tokenizer, run.folder / "tokenizer.model")
@@ -74,6 +80,8 @@ def _open_folder(run: Run) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     log.info(f"run directory: {run.folder}")
+    if run.resume is not None and changes:
+        log.warning(changes)
 
 
 def write_model(run: Run) -> None:
@@ -124,12 +132,11 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
     scores = run.trainer.callback_metrics
     perplexity = float(scores["val_ppl"])
     if perplexity > last_perplexity and len(paths) > 1:
-        fewer = shlex.join(map(str, paths[-(len(paths) // 2) :]))
         log.warning(
             f"the mean of {len(paths)} checkpoints is worse than the weights were at the last "
             f"validation (perplexity {perplexity:.2f}, {last_perplexity:.2f}): they were still "
-            f"learning. Take fewer: python scripts/average_checkpoints.py {fewer} --output FOLDER, "
-            "and average=N for the next training"
+            f"learning. Take average={len(paths) // 2} for the next training; of this one "
+            f"mt.translate takes a single checkpoint too: --model {shlex.quote(str(paths[-1]))}"
         )
     return {
         "validation perplexity": round(perplexity, 3),

@@ -13,7 +13,8 @@ import pytorch_lightning as pl
 
 from mt.training.lightning_module import Diverged, TranslationModule
 from mt.training.lightning_private import keep_signal_handlers
-from mt.utils.processes import SIGNALS, resume_hint
+from mt.training.run_dir import resume_hint
+from mt.utils.processes import SIGNALS
 
 log = logging.getLogger("mt")
 
@@ -21,11 +22,12 @@ log = logging.getLogger("mt")
 class Interruption(pl.Callback):
     """The first signal ends training after the current step, the second one ends the run at once.
 
-    Before and after training one signal ends the run at once: its files are intact, and
-    ``ckpt=last`` does the rest.
+    Before and after training one signal ends the run of ``folder`` at once: its files are intact,
+    and ``ckpt=last`` does the rest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.signum: int = signal.SIGTERM  # unless this rank receives a different one
         self.training = False
 
@@ -39,7 +41,7 @@ class Interruption(pl.Callback):
                 return
             self.signum = signum
             if not self.training or module.stop_requested:
-                exit_now(trainer, signum)
+                exit_now(trainer, self.folder, signum)
             module.stop_requested = True
             if trainer.is_global_zero:
                 log.warning(
@@ -61,9 +63,9 @@ class Interruption(pl.Callback):
         self.training = False
 
 
-def exit_now(trainer: pl.Trainer, signum: int) -> None:
+def exit_now(trainer: pl.Trainer, folder: Path, signum: int) -> None:
     """End this process and all that it has started, without waiting for the other ranks."""
-    message = f"ended at once by {signal.Signals(signum).name}; {resume_hint()}"
+    message = f"ended at once by {signal.Signals(signum).name}; {resume_hint(folder)}"
     os.write(2, f"mt.train: {message}\n".encode())
     kill_ranks(trainer)
     kill_workers()
@@ -94,6 +96,6 @@ def explain_divergence(error: Diverged, folder: Path, rank: int) -> str:
     lines += [
         "  what to try: a smaller training.lr_factor or larger training.warmup_steps, "
         "trainer.gradient_clip_val=1, trainer.precision=32-true, data without these pairs",
-        f"  earlier checkpoints are intact: {resume_hint()}",
+        f"  {resume_hint(folder)}",
     ]
     return "\n".join(lines)

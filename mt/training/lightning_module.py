@@ -11,6 +11,7 @@ import torch.distributed as dist
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from mt.data.batch_sampler import Batch
 from mt.data.datamodule import TranslationData
@@ -79,10 +80,11 @@ class TranslationModule(pl.LightningModule):
         started_from: str | None = None,
     ) -> None:
         super().__init__()
-        check_int("warmup_steps", warmup_steps)
+        check_int("warmup_steps", warmup_steps, most=10**9)
         check_positive("lr_factor", lr_factor)
-        for name, value in (("eps_ls", eps_ls), ("beta1", beta1), ("beta2", beta2), ("eps", eps)):
+        for name, value in (("eps_ls", eps_ls), ("beta1", beta1), ("beta2", beta2)):
             check_number(name, value, 0, below=1)
+        check_number("eps", eps, 1e-30, below=1)  # a float32 above 0: Adam divides by it
         self.model = Transformer(vocab_size=tokenizer.vocab_size, **model)
         self.tokenizer = tokenizer
         self.save_hyperparameters(ignore=["tokenizer", "model"])
@@ -244,18 +246,31 @@ class TranslationModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam and the learning rate of 5.3; no weight decay."""
+        optimizer, scheduler = self._optimizer()
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def _optimizer(self, steps_done: int = 0) -> tuple[torch.optim.Adam, LambdaLR]:
+        """Adam with the learning rate of step ``steps_done`` + 1, and the rates of all steps."""
         # Lightning cannot clip gradients for a fused optimizer under AMP.
         fused = not self.trainer.gradient_clip_val
-        optimizer = torch.optim.Adam(
-            self.parameters(), lr=1.0, betas=self.betas, eps=self.eps, fused=fused
-        )
+        group = {"params": list(self.parameters()), "initial_lr": 1.0}
+        optimizer = torch.optim.Adam([group], lr=1.0, betas=self.betas, eps=self.eps, fused=fused)
 
         def rate(steps_done: int) -> float:
             step = steps_done + 1
             return learning_rate(step, self.model.d_model, self.warmup_steps, self.lr_factor)
 
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        return optimizer, LambdaLR(optimizer, rate, last_epoch=steps_done - 1)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Of a checkpoint take what was learned, and of the settings what they say.
+
+        Otherwise Adam would keep the numbers of the checkpoint whatever the settings are.
+        """
+        optimizer, scheduler = self._optimizer(checkpoint["global_step"])
+        (state,) = checkpoint["optimizer_states"]
+        state["param_groups"] = optimizer.state_dict()["param_groups"]
+        checkpoint["lr_schedulers"] = [scheduler.state_dict()]

@@ -49,11 +49,25 @@ def set_position(checkpoint: dict[str, Any], batches_seen: int, epoch_length: in
     def batch_progress(total: dict[str, int], current: dict[str, int]) -> dict[str, Any]:
         return {"total": total, "current": current, "is_last_batch": False}
 
+    def steps(*names: str) -> dict[str, dict[str, int]]:
+        """``checkpoint["global_step"]`` steps have been done."""
+        return {
+            key: dict.fromkeys(names, checkpoint["global_step"]) for key in ("total", "current")
+        }
+
     epoch = progress(epochs, ready=epochs + 1, started=epochs + 1)
-    checkpoint["loops"]["fit_loop"] |= {
-        "epoch_progress": {"total": epoch, "current": dict(epoch)},
-        "epoch_loop.batch_progress": batch_progress(
-            progress(batches_seen, ready=batches_seen + 1), progress(batches, ready=batches + 1)
-        ),
-        "epoch_loop.val_loop.batch_progress": batch_progress(progress(0), progress(0)),
+    optimizer = {
+        "step": steps("ready", "completed"),
+        "zero_grad": steps("ready", "started", "completed"),
+    }
+    checkpoint["loops"] = {
+        "fit_loop": {
+            "epoch_progress": {"total": epoch, "current": dict(epoch)},
+            "epoch_loop.batch_progress": batch_progress(
+                progress(batches_seen, ready=batches_seen + 1), progress(batches, ready=batches + 1)
+            ),
+            "epoch_loop.scheduler_progress": steps("ready", "completed"),
+            "epoch_loop.automatic_optimization.optim_progress": {"optimizer": optimizer},
+            "epoch_loop.val_loop.batch_progress": batch_progress(progress(0), progress(0)),
+        }
     }

@@ -31,7 +31,7 @@ class Progress(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.total = int(trainer.estimated_stepping_batches)
-        self.first_step = trainer.global_step
+        self.first_step = self.last_step = trainer.global_step
         self.clock = self.report_clock = time.perf_counter()
         self.bar = tqdm(
             total=self.total, initial=trainer.global_step, unit=" steps", dynamic_ncols=True,
@@ -48,7 +48,10 @@ class Progress(pl.Callback):
         self.time += now - self.clock
         self.clock = now
         self.tokens += (batch.src.tokens + batch.tgt.tokens) * trainer.world_size
-        self.bar.update(trainer.global_step - self.bar.n)
+        if trainer.global_step == self.last_step:
+            return  # one of several batches of a step
+        self.bar.update(trainer.global_step - self.last_step)
+        self.last_step = trainer.global_step
         seconds = 1.0 if not self.bar.disable else self.seconds_between_lines
         if now - self.report_clock >= seconds or trainer.global_step == self.total:
             self._report(trainer)

@@ -1,23 +1,74 @@
-"""Where a run lies, and from which checkpoint it resumes."""
+"""Where a run lies, from which checkpoint it resumes, and that no other run lies there."""
 
-import json
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from mt.utils.json_io import read_json
+from mt.utils.locks import exclusive_lock
+from mt.utils.processes import SWEEP
+
+PATIENCE = 3.0  # seconds in which the workers of a killed run end, which hold its lock
+
 
 def run_dir(ckpt: str | None, new: str) -> str:
-    """The folder of a run: ``new``, or the folder of the checkpoint that it resumes."""
-    if ckpt in (None, "auto"):
-        return new
-    if ckpt != "last":
-        return str(Path(str(ckpt)).absolute().parent.parent)
-    newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_modified, default=None)
-    return str(newest.parent.parent) if newest else new
+    """The folder of a run: a new one, or the folder of the checkpoint that it resumes."""
+    if ckpt == "last":
+        newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_modified, default=None)
+        if newest:
+            return str(newest.parent.parent)
+    elif ckpt not in (None, "auto") and Path(ckpt).is_file():
+        return str(Path(ckpt).absolute().parent.parent)
+    return new_dir(new)
 
 
-OmegaConf.register_new_resolver("run_dir", run_dir, replace=True)
+def new_dir(name: str) -> str:
+    """Make a folder of this name, or of NAME-2, NAME-3, ... where that exists already.
+
+    Two programs that start at the same time never get the same folder.
+    """
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    folder, number = name, 1
+    while True:
+        try:
+            os.mkdir(folder)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = f"{name}-{number}"
+
+
+# The cache makes one folder of a program, however often Hydra asks.
+OmegaConf.register_new_resolver("run_dir", run_dir, replace=True, use_cache=True)
+OmegaConf.register_new_resolver("new_dir", new_dir, replace=True, use_cache=True)
+
+
+@contextmanager
+def only_run(folder: Path) -> Iterator[None]:
+    """Let no other run use the folder inside the block. Raises BlockingIOError when one does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, end = folder / ".lock", time.monotonic() + PATIENCE
+    with ExitStack() as stack:
+        while True:
+            try:
+                message = f"{folder}: another mt.train is running there; wait, or name another"
+                stack.enter_context(exclusive_lock(file, message))
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                file.unlink()  # while it is held: nobody else can hold it
 
 
 def _modified(path: Path) -> float:
@@ -31,7 +82,7 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     there is one. Raises FileNotFoundError when it does not exist, ValueError when it does not
     belong to the folder.
     """
-    checkpoints = [path for path in folder.glob("checkpoints/*.ckpt") if path.stem != "best"]
+    checkpoints = _checkpoints(folder)
     if ckpt is None:
         if checkpoints:
             raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")
@@ -54,10 +105,25 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     return path
 
 
+def _checkpoints(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("checkpoints/*.ckpt") if path.stem != "best"]
+
+
+def resume_hint(folder: Path) -> str:
+    """How to continue the run of a folder, for its last message; or that nothing was saved."""
+    saved = bool(_checkpoints(folder))
+    if SWEEP in os.environ:
+        nothing = "" if saved else "nothing of this job was saved yet; "
+        return f"{nothing}its sweep continues with ckpt=auto hydra.sweep.dir=FOLDER"
+    if saved:
+        return "what was saved is intact: ckpt=last continues from the last checkpoint"
+    return "nothing was saved yet"
+
+
 def is_finished(folder: Path, step: int) -> bool:
     """Whether the run has written its model of ``step`` and the scores of that model."""
     try:
-        training = json.loads((folder / "model" / "config.json").read_text("utf-8"))["training"]
+        training = read_json(folder / "model" / "config.json")["training"]
         return bool(training["steps"] == step and "validation sacreBLEU" in training)
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -12,26 +13,30 @@ from typing import Any, cast
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from mt.data.datamodule import TranslationData
+from mt.data.readers import FileReader
+from mt.data.special_ids import SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer
-from mt.model import checkpoint
 from mt.model.transformer import Transformer
-from mt.training.checkpointing import NEVER_VALIDATE, AtomicCheckpointIO, CheckpointCallback
+from mt.model.weights import read_checkpoint
+from mt.training.checkpointing import (
+    NEVER_VALIDATE,
+    AtomicCheckpointIO,
+    CheckpointCallback,
+    parse_interval,
+)
 from mt.training.config import TrainConfig
 from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer
 from mt.training.interruption import Interruption
 from mt.training.lightning_module import TranslationModule
 from mt.training.malloc import tune_malloc_for_setup
 from mt.training.progress import Progress
+from mt.training.resume import check_checkpoint, check_state
 from mt.training.run_dir import is_finished, resume_path
-from mt.utils import hydra_app
 
 log = logging.getLogger("mt")
-
-USER_ERRORS = (*hydra_app.USER_ERRORS, MisconfigurationException)
 
 
 @dataclass(frozen=True)
@@ -46,29 +51,38 @@ class Run:
     checkpoints: CheckpointCallback
     interruption: Interruption
     resume: Path | None
+    resumed_step: int  # of the checkpoint; 0 for a run that begins
 
 
 def set_up(config: TrainConfig, folder: Path) -> Run:
     """Prepare the run of a folder.
 
     What can be wrong is checked before the data are prepared, which may take hours. Raises one of
-    USER_ERRORS; ends the program where ``ckpt=auto`` finds a finished run.
+    hydra_app.USER_ERRORS; ends the program where ``ckpt=auto`` finds a finished run.
     """
     resume = resume_path(folder, config.ckpt)
-    saved = None if resume is None else checkpoint.read(resume)
+    saved = None
+    if resume is not None:
+        saved = read_checkpoint(resume)
+        check_checkpoint(resume, saved)
+    resumed_step = saved["global_step"] if saved else 0
     pretrained = find_pretrained(config, resume, saved)
     if pretrained is not None:
         config = config.with_shape(pretrained.shape)
     _check_positions(config)
     hparams = _module_arguments(config, pretrained)
-    _check_module_arguments(hparams)
+    _check_module_arguments(config, hparams)
+    reader = config.data.reader
     for split in ("train", "validation"):
-        config.data.reader.identity(split)  # raises an error where its files are missing
+        reader.identity(split)  # raises an error where its files are missing
+    if isinstance(reader, FileReader) and (same := reader.overlap()):
+        log.warning(f"validation reads the training file {same[0]}: its scores will be too good")
 
     checkpoints = CheckpointCallback(
         folder / "checkpoints", config.validate_every, config.checkpoint_every, config.average
     )
-    interruption = Interruption()
+    _announce_mean(config)
+    interruption = Interruption(folder)
     callbacks = [checkpoints, Progress(config.show_examples), interruption]
     trainer = make_trainer(config.trainer, folder, callbacks)
     trainer.accumulate_grad_batches, max_tokens = split_step(
@@ -86,7 +100,9 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     # Every rank prepares the data before the ranks connect: a connection would time out meanwhile.
     data.prepare_data()
     data.setup("fit")
-    return Run(config, folder, trainer, module, data, checkpoints, interruption, resume)
+    return Run(
+        config, folder, trainer, module, data, checkpoints, interruption, resume, resumed_step
+    )
 
 
 def make_data(config: TrainConfig, tokenizer: Tokenizer, max_tokens: int) -> TranslationData:
@@ -101,7 +117,7 @@ def make_data(config: TrainConfig, tokenizer: Tokenizer, max_tokens: int) -> Tra
 def make_trainer(
     settings: dict[str, Any], folder: Path, callbacks: list[pl.Callback]
 ) -> pl.Trainer:
-    """The trainer of the ``trainer`` section; ValueError for a setting that mt.train makes."""
+    """The trainer of the ``trainer`` section; ValueError for settings that Lightning refuses."""
     csv = CSVLogger(folder, name="logs")
     tensorboard = TensorBoardLogger(folder, name="logs", version=f"version_{csv.version}")
     fixed: dict[str, Any] = {
@@ -118,11 +134,10 @@ def make_trainer(
         "enable_progress_bar": False,  # Progress reports
         "enable_model_summary": False,
     }
-    # These would break exact resume or leave the model without scores; data.limit does not.
-    refused = {"limit_train_batches", "limit_val_batches", "overfit_batches", "fast_dev_run"}
-    if names := sorted((fixed.keys() | refused) & settings.keys()):
-        raise ValueError(f"trainer.{names[0]} is set by mt.train and cannot be changed")
-    return pl.Trainer(**settings, **fixed)
+    try:
+        return pl.Trainer(**settings, **fixed)
+    except Exception as error:  # Lightning has many kinds for wrong settings
+        raise ValueError(f"trainer: {' '.join(str(error).split())}") from error
 
 
 def split_step(tokens_per_step: int, max_tokens: int, devices: int) -> tuple[int, int]:
@@ -142,11 +157,26 @@ def _module_arguments(config: TrainConfig, pretrained: PretrainedModel | None) -
     }
 
 
-def _check_module_arguments(hparams: dict[str, Any]) -> None:
-    """Raise the error of a wrong one now; the tokenizer may take minutes."""
-    tokenizer = SimpleNamespace(vocab_size=4, encode=lambda _: [])
+def _check_module_arguments(config: TrainConfig, hparams: dict[str, Any]) -> None:
+    """Raise the error of a wrong one now; the tokenizer may take minutes.
+
+    ValueError for a model that does not fit in this machine's memory: 16 bytes a parameter on a
+    CPU, the weights, their gradients and Adam's two moments; on a GPU the weights come from there.
+    """
+    size = len(SPECIAL_IDS) if config.tokenizer.path else config.tokenizer.vocab_size
+    tokenizer = SimpleNamespace(vocab_size=size, encode=lambda _: [])
     with torch.device("meta"):  # without memory for weights
-        TranslationModule(cast("Tokenizer", tokenizer), **hparams)
+        module = TranslationModule(cast("Tokenizer", tokenizer), **hparams)
+    count = sum(p.numel() for p in module.parameters())
+    on_cpu = config.trainer.get("accelerator") == "cpu" or not torch.cuda.is_available()
+    needed = count * (16 if on_cpu else 4)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise ValueError(
+            f"the model would have {count:,} parameters: training it takes {needed / 1e9:,.0f} GB "
+            f"of memory or more, and this machine has {memory / 1e9:,.0f} GB; "
+            "set a smaller model.d_model, model.d_ff, model.N or tokenizer.vocab_size"
+        )
 
 
 def _make_module(
@@ -183,6 +213,19 @@ def _check_positions(config: TrainConfig) -> None:
         )
 
 
+def _announce_mean(config: TrainConfig) -> None:
+    """Say so when there will be fewer checkpoints than ``average`` asks for."""
+    every, _ = parse_interval(config.checkpoint_every)
+    if every is not None:
+        steps = config.trainer["max_steps"]
+        count = math.ceil(steps / every)  # the last one comes at the end
+        if count < config.average:
+            log.info(
+                f"the model will be the mean of {count:,}, not of average={config.average:,}: "
+                f"{steps:,} steps with checkpoint_every={every:,} make no more checkpoints"
+            )
+
+
 def _check_resume(
     config: TrainConfig, resume: Path, saved: dict[str, Any], module: TranslationModule
 ) -> None:
@@ -195,6 +238,7 @@ def _check_resume(
             f"{module.model.config}; give the settings of its first command again, "
             f"which {resume.parent.parent / 'config.yaml'} holds"
         )
+    check_state(resume, saved, module)
     step, max_steps = saved["global_step"], config.trainer["max_steps"]
     if max_steps < step or (max_steps == step and is_finished(resume.parent.parent, step)):
         message = (

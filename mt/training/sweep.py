@@ -8,25 +8,31 @@ for each job, named by its number, and sweep.json and sweep.md, which are rewrit
 import json
 import math
 import os
+import re
 import shlex
 import signal
 import statistics
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from tabulate import tabulate
 
+from mt.data.preprocessing import first_pairs
 from mt.model.transformer import Transformer
-from mt.training.run_dir import is_finished
+from mt.training.run_dir import is_finished, only_run
+from mt.utils import hydra_app
 from mt.utils.atomic import atomic_write
+from mt.utils.json_io import read_json
 from mt.utils.processes import SIGNALS, SWEEP
 
 Job = dict[str, Any]
@@ -40,27 +46,76 @@ def is_sweep() -> bool:
     return bool(HydraConfig.get().mode == RunMode.MULTIRUN)
 
 
-def run_job(run_dir: Path, ckpt: Any, max_steps: int) -> None:
+class Sweep:
+    """The sweep of this process: what its jobs share."""
+
+    def __init__(self, overrides: list[str]) -> None:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+        self.varied = {o.get_key_element().lstrip("+") for o in parsed if o.is_sweep_override()}
+        self.readable: list[Any] = []  # settings of data that could be read
+        self.locks = ExitStack()
+        self.locked = False
+
+    def lock(self, folder: Path) -> None:
+        """Let no other sweep use the folder until ``end``; BlockingIOError when one does."""
+        if not self.locked:
+            self.locks.enter_context(only_run(folder))
+            self.locked = True
+
+    def end(self) -> None:
+        self.locks.close()
+        self.locked = False
+
+    def check_data(self, cfg: DictConfig) -> None:
+        """Raise the reader's error when no job can get its data, before every job does."""
+        if any(name == "experiment" or re.match("data\\b", name) for name in self.varied):
+            return  # jobs may differ in their data
+        data = OmegaConf.to_container(cfg.data, resolve=True)
+        if data not in self.readable:
+            reader = hydra_app.instantiate(cfg, "data.reader")
+            for split in ("train", "validation"):
+                list(first_pairs(reader.pairs(split), 1))
+            self.readable.append(data)
+
+
+_sweep = Sweep([])
+
+
+def run_job(run_dir: Path, cfg: DictConfig) -> None:
     """Run one job of a sweep to its end, unless it is finished, and record its outcome.
 
     A signal is passed to the job and ends the program with status 128 plus its number. Raises
-    ValueError when the folder holds another sweep, or this one without ``ckpt=auto``.
+    ValueError when the folder holds another sweep, or this one without ``ckpt=auto``,
+    BlockingIOError when another process uses it, and the error of data that all jobs share.
     """
+    try:
+        _run_job(run_dir, cfg)
+    except BaseException:
+        folder = Path(HydraConfig.get().sweep.dir)
+        if _sweep.locked and not (folder / "sweep.json").exists():  # no job has begun
+            (folder / "multirun.yaml").unlink(missing_ok=True)  # which Hydra has written
+        _sweep.end()
+        raise
+
+
+def _run_job(run_dir: Path, cfg: DictConfig) -> None:
     settings = HydraConfig.get()
     folder = Path(settings.sweep.dir)
     number, overrides = settings.job.num, list(settings.overrides.task)
+    _sweep.lock(folder)
     jobs = read(folder)
     job = next((job for job in jobs if job["job"] == number), None)
-    _check(folder, job, overrides, None if ckpt is None else str(ckpt))
+    _check(folder, job, overrides, None if cfg.ckpt is None else str(cfg.ckpt))
     if job is None:
         job = {"job": number, "seconds": 0.0}
         jobs.append(job)
     job |= {"overrides": overrides, "status": None}
     signum = None
-    if is_finished(run_dir, max_steps):
+    if is_finished(run_dir, cfg.trainer.max_steps):
         print(f"job {number} is finished: {shlex.join(overrides)}", flush=True)
         job["status"] = 0
     else:
+        _sweep.check_data(cfg)
         print(f"job {number}: {shlex.join(overrides)}", flush=True)
         write(folder, jobs)
         start = time.perf_counter()
@@ -140,7 +195,7 @@ def _run(command: list[str]) -> tuple[int, int | None]:
 def results(run_dir: Path) -> Job:
     """Steps, scores and size of a run's model; empty where there is none."""
     try:
-        config = json.loads((run_dir / "model" / "config.json").read_text("utf-8"))
+        config = read_json(run_dir / "model" / "config.json")
         training = config["training"]
         with torch.device("meta"):
             model = Transformer(**config["model"])
@@ -163,7 +218,7 @@ def read(folder: Path) -> list[Job]:
     if not path.exists():
         return []
     try:
-        return list(json.loads(path.read_text("utf-8"))["jobs"])
+        return list(read_json(path)["jobs"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not the jobs of a sweep: {error!r}") from None
 
@@ -278,7 +333,12 @@ def _markdown(header: list[str], rows: list[list[str]]) -> str:
 class SweepTable(Callback):
     """A callback of Hydra: print the table after the last job; status 2 when a job has failed."""
 
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        global _sweep
+        _sweep = Sweep(list(config.hydra.overrides.task))
+
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        _sweep.end()
         folder = Path(config.hydra.sweep.dir)
         try:
             jobs = read(folder)

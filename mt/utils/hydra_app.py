@@ -1,18 +1,30 @@
 """Shared by the programs that Hydra configures: where conf/ is, and how a user's mistake ends."""
 
 import contextlib
+import copy
+import difflib
+import functools
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, InstantiationException
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    InstantiationException,
+    MissingConfigException,
+)
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from mt.utils.console import describe
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -20,6 +32,8 @@ CONF = str(next(p for p in (_PACKAGE.parent / "conf", _PACKAGE / "conf") if p.is
 
 # Wrong settings, wrong data and a wrong model raise these while a program is set up.
 USER_ERRORS = (ValueError, OSError, TypeError, OmegaConfBaseException)
+
+Settings = dict[str, Any]  # nested
 
 
 def run_folder() -> Path:
@@ -35,6 +49,70 @@ def check_sections(cfg: DictConfig, *names: str) -> None:
             raise ValueError(f"{name}={value}: is a section: set {name}.NAME=VALUE")
 
 
+def check_names(cfg: DictConfig, name: str, **more: Iterable[str]) -> None:
+    """ValueError for a setting that nothing reads, with the setting that may be meant.
+
+    Read are those that conf/NAME.yaml and its groups list, those of ``more`` by their sections,
+    and those to which others refer, as a reader of the user's own does.
+    """
+    check_sections(cfg, "data.reader")
+    known = _listed(name)
+    for section, names in more.items():
+        known[section] |= dict.fromkeys(names)
+    settings = cast("Settings", OmegaConf.to_container(cfg))
+    referred = set(re.findall(r"\$\{([\w.]+)\}", str(settings)))
+    referred |= {f"data.{key}" for key in settings["data"]["reader"]}
+    for unknown in _unknown(settings, known):
+        if unknown not in referred:
+            raise ValueError(_no_setting(unknown, known))
+
+
+def _listed(name: str) -> Settings:
+    """The settings of conf/NAME.yaml and its groups. ``data.reader`` depends on the corpus."""
+    known = copy.deepcopy(_load(name))
+    known["data"] = _load("data/_common") | {"reader": None}
+    if "model" in known:
+        known["model"] |= _load("model/base")
+    return known
+
+
+@functools.cache
+def _load(path: str) -> Settings:
+    content = cast("Settings", OmegaConf.to_container(OmegaConf.load(f"{CONF}/{path}.yaml")))
+    return {key: value for key, value in content.items() if key not in ("defaults", "hydra")}
+
+
+def _unknown(settings: Settings, known: Settings, prefix: str = "") -> Iterator[str]:
+    for key, value in settings.items():
+        if key not in known:
+            yield f"{prefix}{key}"
+        elif isinstance(value, dict) and isinstance(known[key], dict):
+            yield from _unknown(value, known[key], f"{prefix}{key}.")
+
+
+def _full_names(settings: Settings, prefix: str = "") -> Iterator[str]:
+    for key, value in settings.items():
+        if isinstance(value, dict) and key != "reader":
+            yield from _full_names(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _no_setting(name: str, known: Settings) -> str:
+    """The message about a setting that does not exist."""
+    group, _, end = name.partition(".")
+    files = sorted(Path(CONF, group).glob("[!_]*.yaml"))
+    if owners := [f"{group}={file.stem}" for file in files if end in OmegaConf.load(file)]:
+        return f"{name} is a setting of {' and '.join(owners)} only"
+    names = list(_full_names(known))
+    by_end = {full.rpartition(".")[2]: full for full in reversed(names)}  # the first one wins
+    end = name.rpartition(".")[2]
+    close = [by_end[end]] if end in by_end else difflib.get_close_matches(name, names, 1, 0.75)
+    close = close or [by_end[other] for other in difflib.get_close_matches(end, by_end, 1)]
+    hint = f"did you mean {close[0]}?" if close else "--cfg job prints all settings"
+    return f"{name} is no setting; {hint}"
+
+
 def instantiate(cfg: DictConfig, name: str) -> Any:
     """The object of the class that ``_target_`` names in this section of the configuration.
 
@@ -46,7 +124,7 @@ def instantiate(cfg: DictConfig, name: str) -> Any:
     except InstantiationException as error:
         if isinstance(error.__cause__, USER_ERRORS):
             raise error.__cause__ from None
-        raise
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def remove_empty(run_dir: Path) -> None:
@@ -70,7 +148,7 @@ def user_errors(program: str, *kinds: type[BaseException]) -> Iterator[None]:
     except kinds as error:
         if os.environ.get("MT_TRACEBACK"):
             raise
-        message = str(error)
+        message = describe(error)
         if isinstance(error, HydraException | OmegaConfBaseException):
             message = " ".join(message.split())  # it has several lines
         print(f"{program}: error: {message}", file=sys.stderr)
@@ -92,13 +170,34 @@ def start(program: str, main: Callable[[], None]) -> None:
     """Call a function that ``hydra.main`` has decorated; a wrong command line is a user's error."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra ends with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
+        for argument in sys.argv[1:]:  # Hydra would take the current folder
+            if re.fullmatch(r"""\+*hydra\.(run\.dir|sweep\.(sub)?dir)=['"\s]*""", argument):
+                raise HydraException(f"{argument}: must name a folder")
         try:
             main()
-        except ValueError as error:
-            if not str(error).startswith("Config group override"):
+        except ConfigCompositionException as error:
+            raise HydraException(_explain(error, program)) from error
+        except (ValueError, TypeError, AttributeError) as error:
+            # Hydra raises these, no HydraException, for data=null, data=5 and data=[1,2].
+            place = traceback.extract_tb(error.__traceback__)[-1].filename
+            if "hydra" not in Path(place).parts:
                 raise
-            # Hydra raises this ValueError, no HydraException, for data=null and data=5.
             raise HydraException(f"{error}: name a file of that folder of conf/") from None
         except KeyboardInterrupt:
             print(f"{program}: interrupted", file=sys.stderr)
             sys.exit(130)
+
+
+def _explain(error: ConfigCompositionException, program: str) -> str:
+    """What is wrong with the settings of the command line; Hydra's message says how to add them."""
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, choice = str(error.missing_cfg_file).rpartition("/")
+        options = [option for option in error.options if not option.startswith("_")]
+        return f"{group}={choice}: conf/{group} has no such file; it has {', '.join(options)}"
+    if name := re.match(r"Could not override '([^']*)'", str(error)):
+        node = getattr(error.__cause__, "parent_node", None)
+        if node is None:  # it names a folder of conf/ that is not this program's
+            return _no_setting(name[1], _listed(program.removeprefix("mt.")))
+        known = cast("Settings", OmegaConf.to_container(node._get_root()))
+        return _no_setting(name[1], {key: known[key] for key in known if key != "hydra"})
+    return str(error)

@@ -11,13 +11,6 @@ SWEEP = "MT_SWEEP"  # in the environment of a job: the process id of its sweep
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # they end a run; SLURM sends the last
 
 
-def resume_hint() -> str:
-    """How to continue an interrupted run, for its last message."""
-    if SWEEP in os.environ:
-        return "its sweep continues with ckpt=auto hydra.sweep.dir=FOLDER"
-    return "ckpt=last continues from the last checkpoint"
-
-
 def exit_with_parent(parent: int | None = None) -> None:
     """From now on end this process when process ``parent``, by default its parent, is gone.
 

@@ -136,8 +136,15 @@ def test_a_changed_shard_is_another_corpus(mirror: Path) -> None:
     assert reader.identity("train") != before
 
 
+@pytest.mark.parametrize(
+    ("split", "files"),
+    [
+        ("train", "data=files data.train=PREFIX data.validation=PREFIX (PREFIX.en, PREFIX.de)"),
+        ("test", "data=files data.test=PREFIX (PREFIX.en, PREFIX.de)"),
+    ],
+)
 def test_without_the_hub_the_message_says_what_else_to_do(
-    hub_cache: None, monkeypatch: pytest.MonkeyPatch
+    hub_cache: None, monkeypatch: pytest.MonkeyPatch, split: str, files: str
 ) -> None:
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("[Errno -3] Temporary failure in name resolution")
@@ -145,17 +152,18 @@ def test_without_the_hub_the_message_says_what_else_to_do(
     monkeypatch.setattr(readers.huggingface_hub.HfApi, "dataset_info", unreachable)
     monkeypatch.setattr(readers.datasets, "load_dataset", unreachable)
     with pytest.raises(ConnectionError, match="'wmt/wmt14'") as caught:
-        list(HubReader("wmt/wmt14", "de-en").pairs("train"))
+        list(HubReader("wmt/wmt14", "de-en").pairs(split))
     message = str(caught.value)
     assert message.isprintable()  # one line
     for words in (
-        "de-en, train",
+        f"de-en, {split}",
         "Temporary failure in name resolution",
-        "data=files data.train=PREFIX",
+        files,
         "data.path=FOLDER",
-        "make quickstart",
+        "data=phrasebook",
     ):
         assert words in message
+    assert "mt.train" not in message  # mt.evaluate reads it too
 
 
 def test_the_hub_is_prepared_like_files(
@@ -167,3 +175,26 @@ def test_the_hub_is_prepared_like_files(
     for side, ids in enumerate((src, tgt)):
         expected = small_tokenizer.encode([pair[side] for pair in PAIRS])
         assert [array.tolist() for array in ids] == expected
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_row_without_a_text_is_named(nested: bool, tmp_path: Path, hub_cache: None) -> None:
+    columns: dict[str, list[object]] = {"en": ["a", None, "c"], "de": ["A", "B", "C"]}
+    if nested:
+        columns = {"translation": [{"en": "a", "de": "A"}, None, {"en": "c", "de": "C"}]}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "train-00000-of-00001.parquet")
+    with pytest.raises(ValueError, match="train: row 2 lacks a text"):
+        list(HubReader(str(tmp_path)).pairs("train"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": None}, "data.path=None: must be a text"),
+        ({"path": ""}, "data.path='': must be a text"),
+        ({"path": "x", "config": 5}, "data.config=5: must be a text"),
+    ],
+)
+def test_a_data_set_has_a_name(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HubReader(**options)

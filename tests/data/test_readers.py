@@ -18,7 +18,7 @@ from corpus_formats import (
 )
 
 from mt.data import phrasebook, readers
-from mt.data.readers import FileReader, PhrasebookReader
+from mt.data.readers import FileReader, HubReader, PhrasebookReader
 
 # Files
 
@@ -192,3 +192,63 @@ def test_the_phrasebook_joins_the_training_pairs_of_files(corpus_folder: Path) -
 def test_the_phrasebook_joins_english_and_german_alone(changes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FileReader(train="train", **changes)
+
+
+# Settings that cannot be meant
+
+
+@pytest.mark.parametrize(
+    ("sides", "message"),
+    [
+        (("en", "en"), "data.src=en and data.tgt=en: the source is the target"),
+        ((0, "0"), "the source is the target"),
+        ((None, "de"), "data.src=None: must name a side"),
+        (("en", " "), "data.tgt=' ': must name a side"),
+        ((True, "de"), "data.src=True: must name a side"),
+        (("en", ["de"]), "must name a side"),
+        (("en", 1.5), "data.tgt=1.5: must name a side"),
+    ],
+)
+@pytest.mark.parametrize("kind", [FileReader, HubReader])
+def test_source_and_target_are_two_names(kind: Any, sides: Any, message: str) -> None:
+    location = {"path": "x"} if kind is HubReader else {}
+    match = message if kind is FileReader else "data.(src|tgt)="  # the hub has no numbered columns
+    with pytest.raises(ValueError, match=match):
+        kind(**location, src=sides[0], tgt=sides[1])
+
+
+def test_one_file_is_not_both_sides(corpus_folder: Path) -> None:
+    file, link, hard = (corpus_folder / name for name in ("train.en", "link", "hard"))
+    link.symlink_to(file)
+    hard.hardlink_to(file)
+    for other in (file, link, hard, corpus_folder / ".." / "corpus" / "train.en"):
+        with pytest.raises(ValueError, match=r"data\.train: .* are one file"):
+            list(FileReader(train=[str(file), str(other)]).pairs("train"))
+
+
+def test_files_that_both_splits_read_are_found(corpus_folder: Path) -> None:
+    train, valid, link = (str(corpus_folder / name) for name in ("train", "validation", "link"))
+    assert FileReader(train=train, validation=valid).overlap() == []
+    Path(f"{link}.de").symlink_to(f"{train}.de")
+    Path(f"{link}.en").symlink_to(f"{valid}.en")
+    reader = FileReader(train=train, validation=link)
+    assert [path.name for path in reader.overlap()] == ["link.de"]
+
+
+def test_splits_have_one_form(corpus_folder: Path) -> None:
+    reader = FileReader(validation=str(corpus_folder / "validation"), src=0, tgt=1)
+    with pytest.raises(ValueError, match=r"src=0 and data\.tgt=1 are its suffixes, not columns"):
+        reader.identity("validation")
+    reader = FileReader(train=str(corpus_folder / "train.en"))
+    with pytest.raises(ValueError, match=r"train\.en: neither \.tsv nor \.jsonl; .*SOURCE,TARGET"):
+        reader.identity("train")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("[" * 100_000, "nested too deeply"), ('{"en": "a", "en": "b"}', "'en' comes twice")],
+)
+def test_a_hostile_line_of_json_is_named(line: str, reason: str, tmp_path: Path) -> None:
+    write_lines(tmp_path / "x.jsonl", ['{"en": "a", "de": "b"}', line])
+    with pytest.raises(ValueError, match=rf"x\.jsonl, line 2: .*{reason}"):
+        list(FileReader(train=str(tmp_path / "x.jsonl")).pairs("train"))

@@ -112,12 +112,14 @@ def test_checkpoints_that_later_ones_replaced_are_not_averaged(tmp_path: Path) -
 
 
 def test_the_next_checkpoint_removes_what_a_kill_has_left(tmp_path: Path) -> None:
-    for name in ("step-00000001.ckpt", ".step-00000005.ckpt.partial"):
+    left_over = ".step-00000005.ckpt.partial", ".step-00000005.ckpt.lock"
+    for name in ("step-00000001.ckpt", *left_over):
         (tmp_path / name).write_bytes(b"")
     trainer = start(tmp_path)
     for _ in range(5):
         batch(trainer)
     assert names(tmp_path) == ["step-00000002", "step-00000004"]
+    assert not [name for name in left_over if (tmp_path / name).exists()]
 
 
 def test_a_run_can_save_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """How a run ends early, and what it leaves."""
 
 import contextlib
+import errno
 import os
 import re
 import resource
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,8 +27,9 @@ from train_helpers import (
 )
 
 from mt.inference.translator import Translator
+from mt.training import interruption
 from mt.training.checkpointing import AtomicCheckpointIO
-from mt.training.lightning_module import TranslationModule
+from mt.training.lightning_module import Diverged, TranslationModule
 from mt.training.run_dir import is_finished, resume_path
 
 
@@ -247,7 +250,7 @@ def test_a_full_disk_leaves_earlier_checkpoints_intact(
         full.setattr(AtomicCheckpointIO, "save_checkpoint", save)
         assert run(arguments(corpus, run_dir, **changes), full) == 2
     error = capsys.readouterr().err
-    assert re.search(rf"mt.train: error: .*File too large \(.*ckpt=last.*\): '.*{name}'", error)
+    assert re.search(rf"mt.train: error: .*{name}: file too large \(.*ckpt=last.*\)$", error)
     assert "Traceback" not in error
     left = list((run_dir / "checkpoints").iterdir())
     assert all(path.suffix == ".ckpt" for path in left)
@@ -255,6 +258,61 @@ def test_a_full_disk_leaves_earlier_checkpoints_intact(
         assert torch.load(path, weights_only=True)["global_step"] in (3, 6)
     assert run([*arguments(corpus, run_dir, **changes), "ckpt=last"], monkeypatch) == 0
     assert_same_weights(straight, run_dir)
+
+
+# A run that ends before its first checkpoint
+
+
+def full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def too_large(*_: Any) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 MiB")
+
+
+def diverging(module: TranslationModule, *_: Any) -> None:
+    raise Diverged("the loss is not a finite number", 1, [])
+
+
+@pytest.mark.parametrize(
+    ("place", "failure", "message"),
+    [
+        ((torch, "save"), full, r"last.ckpt: no space left on device \(nothing was saved yet\)$"),
+        ((TranslationModule, "training_step"), too_large, "max_tokens; nothing was saved yet$"),
+        ((TranslationModule, "training_step"), diverging, "\n  nothing was saved yet$"),
+    ],
+)
+def test_a_run_that_has_saved_nothing_does_not_promise_to_continue(
+    place: tuple[Any, str], failure: Any, message: str, corpus: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: Any,
+) -> None:  # fmt: skip
+    args = arguments(corpus, tmp_path / "run", validate_every=3)
+    with monkeypatch.context() as failing:
+        failing.setattr(*place, failure)
+        assert run(args, failing) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("mt.train: error: ")
+    assert re.search(message, error.strip()), error
+    assert "ckpt=last" not in error
+    assert run([*args, "trainer.max_steps=1"], monkeypatch) == 0  # the folder is no obstacle
+
+
+@pytest.mark.parametrize(("saved", "hint"), [(False, "nothing was saved yet"), (True, "ckpt=last")])
+def test_a_signal_before_training_says_what_is_true(
+    saved: bool, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    if saved:
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"")
+    monkeypatch.setattr(interruption, "kill_workers", lambda: None)
+    monkeypatch.setattr(interruption.os, "_exit", lambda status: None)
+    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(launcher=None))
+    interruption.exit_now(trainer, tmp_path, signal.SIGTERM)
+    error = capfd.readouterr().err
+    assert error.startswith("mt.train: ended at once by SIGTERM; ")
+    assert hint in error
+    assert error.count("\n") == 1
 
 
 # Several processes

@@ -126,7 +126,7 @@ def test_a_checkpoint_resumes_at_our_position(
 
 def test_the_position_is_before_a_batch_that_has_been_fetched() -> None:
     def state(batches_seen: int) -> dict[str, Any]:
-        checkpoint: dict[str, Any] = {"loops": {"fit_loop": {}}}
+        checkpoint: dict[str, Any] = {"global_step": 7}
         lightning_private.set_position(checkpoint, batches_seen, epoch_length=10)
         return checkpoint["loops"]["fit_loop"]
 
@@ -135,6 +135,8 @@ def test_the_position_is_before_a_batch_that_has_been_fetched() -> None:
     assert batches["current"] == {"ready": 6, "started": 5, "processed": 5, "completed": 5}
     epochs = {"ready": 3, "started": 3, "processed": 2, "completed": 2}
     assert state(25)["epoch_progress"] == {"total": epochs, "current": epochs}
+    optimizer = state(25)["epoch_loop.automatic_optimization.optim_progress"]["optimizer"]
+    assert optimizer["step"]["total"] == {"ready": 7, "completed": 7}
     # The batch after the last one of an epoch is the first one of the next.
     assert state(30)["epoch_progress"]["current"]["completed"] == 3
     assert state(30)["epoch_loop.batch_progress"]["current"]["started"] == 0

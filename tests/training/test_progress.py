@@ -72,6 +72,23 @@ def test_a_line_tells_how_far_how_fast_and_how_long(
     assert trainer.loggers[0].logged == [({"tokens_per_second": 50.0}, 2)]
 
 
+def test_a_slow_step_of_several_batches_has_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
+) -> None:
+    trainer, _, progress, clock = watch(monkeypatch, caplog)
+    batch = SimpleNamespace(src=SimpleNamespace(tokens=30), tgt=SimpleNamespace(tokens=20))
+    for _ in range(2):
+        for step_done in (0, 0, 1):
+            clock[0] += 20.0
+            trainer.global_step += step_done
+            progress.on_train_batch_end(trainer, None, None, batch, 0)
+    # three batches of 50 tokens on each of 2 devices in 60 seconds
+    assert capsys.readouterr().out.splitlines() == [
+        "step 1/10: loss 2.500, tok/s 5, 09:00 of training left",
+        "step 2/10: loss 2.500, tok/s 5, 08:00 of training left",
+    ]
+
+
 def test_validation_is_reported_and_left_out_of_the_speed(
     monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
 ) -> None:

@@ -2,14 +2,21 @@
 
 import json
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from train_helpers import arguments, run, weights
+from omegaconf import OmegaConf
+from train_helpers import ENVIRONMENT, arguments, run, weights
 
 from mt.training import run_dir
+from mt.utils.processes import SWEEP
 
 
 def test_a_new_run_does_not_mix_with_an_old_one(
@@ -25,17 +32,98 @@ def test_a_new_run_does_not_mix_with_an_old_one(
 
 def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_dir.run_dir(None, "outputs/new") == "outputs/new"
     assert run_dir.run_dir("last", "outputs/new") == "outputs/new"
     for age, name in enumerate(("b", "a")):
         file = Path("outputs") / "x" / name / "checkpoints" / "last.ckpt"
         file.parent.mkdir(parents=True)
         file.write_bytes(b"")
         os.utime(file, (1000 + age, 1000 + age))
-    assert run_dir.run_dir("last", "outputs/new") == "outputs/x/a"
+    assert run_dir.run_dir("last", "new") == "outputs/x/a"
     assert run_dir.run_dir("outputs/x/b/checkpoints/last.ckpt", "new") == str(
         tmp_path / "outputs/x/b"
     )
+    assert run_dir.run_dir("outputs/x/gone/y/last.ckpt", "new") == "new"
+    assert not Path("outputs/x/gone").exists()
+
+
+def test_names_of_runs_that_start_together_do_not_clash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        names = list(pool.map(lambda _: run_dir.run_dir(None, "outputs/x/now"), range(24)))
+    assert sorted(names) == sorted(["outputs/x/now", *(f"outputs/x/now-{i}" for i in range(2, 25))])
+    assert all(Path(name).is_dir() for name in names)
+
+
+def test_a_program_makes_one_folder_however_often_its_name_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cfg = OmegaConf.create({"dir": "${run_dir:null,new}", "sweep": "${new_dir:many}"})
+    assert [cfg.dir, cfg.dir, cfg.sweep, cfg.sweep] == ["new", "new", "many", "many"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["many", "new"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from mt.training.run_dir import only_run
+with only_run(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_second_run_in_a_folder_ends_and_harms_nothing(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(run_dir, "PATIENCE", 0.2)
+    folder = tmp_path / "run"
+    args = [*arguments(corpus, folder, trainer__max_steps=1), "ckpt=auto"]
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        capsys.readouterr()
+        assert run(args, monkeypatch) == 2
+        error = f"{folder}: another mt.train is running there; wait, or name another"
+        assert capsys.readouterr().err == f"mt.train: error: {error}\n"
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+        first.kill()  # the system frees its lock
+    assert run(args, monkeypatch) == 0
+    assert not (folder / ".lock").exists()
+
+
+def test_a_run_waits_a_moment_for_the_workers_of_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [BlockingIOError("held"), BlockingIOError("held")]
+
+    @contextmanager
+    def held(file: Path, message: str) -> Iterator[None]:
+        if refusals:
+            raise refusals.pop()
+        yield
+
+    monkeypatch.setattr(run_dir, "exclusive_lock", held)
+    with run_dir.only_run(tmp_path / "run"):
+        assert not refusals
+
+
+def test_a_hint_says_what_can_be_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SWEEP, raising=False)
+    assert run_dir.resume_hint(tmp_path / "gone") == "nothing was saved yet"
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best.ckpt").write_bytes(b"")
+    assert run_dir.resume_hint(tmp_path) == "nothing was saved yet"  # it resumes from no best.ckpt
+    (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"")
+    assert "ckpt=last continues" in run_dir.resume_hint(tmp_path)
+    monkeypatch.setenv(SWEEP, "1")
+    assert run_dir.resume_hint(tmp_path).startswith("its sweep continues with ckpt=auto")
+    assert run_dir.resume_hint(tmp_path / "gone").startswith("nothing of this job was saved yet; ")
 
 
 def test_a_run_goes_on_in_its_own_folder(

@@ -18,7 +18,8 @@ from omegaconf import OmegaConf
 from train_helpers import arguments, assert_same_weights, run, start
 
 from mt import train
-from mt.training import sweep
+from mt.data.readers import PhrasebookReader
+from mt.training import run_dir, sweep
 from mt.utils.processes import SWEEP
 
 SHAPE = {"vocab_size": 10, "N": 1, "d_model": 8, "d_ff": 8, "h": 2, "P_drop": 0.1}
@@ -298,8 +299,8 @@ def test_an_interrupted_sweep_ends_and_goes_on_with_more_steps(sweeping: Any) ->
     [
         (["seed=1,2", "ckpt=last"], "ckpt=last: a sweep continues with ckpt=auto and"),
         (["seed=1,2", "ckpt=auto"], "ckpt=auto continues the sweep that hydra.sweep.dir=FOLDER"),
-        (["seed=1,2", "nonsense=1"], "Could not override 'nonsense'"),
-        (["variation=A_h1,A_h2"], "Could not find 'variation/A_h2'"),
+        (["seed=1,2", "nonsense=1"], "nonsense is no setting"),
+        (["variation=A_h1,A_h2"], "variation=A_h2: conf/variation has no such file"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_before_any_job(
@@ -311,6 +312,71 @@ def test_a_wrong_command_line_is_one_line_before_any_job(
     assert err.startswith("mt.train: error: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+GONE = ["data=files", "data.train=gone", "data.validation=gone"]
+
+
+def test_a_sweep_whose_data_cannot_be_had_ends_before_its_jobs(sweeping: Any) -> None:
+    started, call = sweeping
+    code, _, err = call(*GONE, "seed=1,2,3", "variation=A_h4,C_N2", "hydra.sweep.dir=outputs/x")
+    assert (code, started.seeds) == (2, [])
+    assert err == "mt.train: error: no such file: gone.en or gone.en.gz\n"
+    assert not Path("outputs").exists()
+
+
+@pytest.mark.parametrize(
+    "vary", ["data.limit=5,6", "experiment=tatoeba,everyday", "data=files,wmt14"]
+)
+def test_jobs_with_data_of_their_own_fail_alone(vary: str, sweeping: Any) -> None:
+    started, call = sweeping
+    started.answers["1"] = (2, None)
+    gone = [
+        override for override in GONE if not vary.startswith("data=") or "=gone" not in override
+    ]
+    code, _, err = call(*gone, "seed=1", vary)
+    assert (code, started.seeds) == (2, ["1", "1"]), err
+
+
+def test_data_are_read_once_and_not_for_finished_jobs(
+    sweeping: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, call = sweeping
+    read: list[str] = []
+    original = PhrasebookReader.pairs
+
+    def pairs(self: PhrasebookReader, split: str) -> Any:
+        read.append(split)
+        return original(self, split)
+
+    monkeypatch.setattr(PhrasebookReader, "pairs", pairs)
+    assert call("seed=1,2", "hydra.sweep.dir=x")[0] == 0
+    assert read == ["train", "validation"]
+    assert call("seed=1,2", "hydra.sweep.dir=x", "ckpt=auto")[0] == 0
+    assert read == ["train", "validation"]
+
+
+def test_sweeps_that_start_in_the_same_second_have_folders_of_their_own(sweeping: Any) -> None:
+    _, call = sweeping
+    name = "hydra.sweep.dir=${new_dir:outputs/now}"
+    assert call("seed=1,2", name)[0] == 0
+    assert call("seed=1,2", name)[0] == 0
+    assert sorted(path.name for path in Path("outputs").iterdir()) == ["now", "now-2"]
+    for folder in Path("outputs").iterdir():
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == ["0", "1", "multirun.yaml", "sweep.json", "sweep.md"]
+
+
+def test_a_second_sweep_in_a_folder_ends_at_once(
+    sweeping: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, call = sweeping
+    monkeypatch.setattr(run_dir, "PATIENCE", 0.1)
+    with run_dir.only_run(Path("x")):
+        code, _, err = call("seed=1,2", "hydra.sweep.dir=x", "ckpt=auto")
+    assert (code, started.seeds) == (2, [])
+    assert err == "mt.train: error: x: another mt.train is running there; wait, or name another\n"
+    assert call("seed=1,2", "hydra.sweep.dir=x", "ckpt=auto")[0] == 0
 
 
 # Sweeps of real jobs
