@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -17,28 +18,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import hydra
-import sacrebleu
-import sacremoses
-import torch
-from omegaconf import DictConfig, OmegaConf
-from tqdm import tqdm
+from mt.utils import console
 
-from mt.data import preprocessing
-from mt.data.readers import SPLITS, CorpusReader, FileReader
-from mt.evaluation import compare, metrics, plots
-from mt.evaluation import report as reports
-from mt.evaluation.comet import Comet
-from mt.evaluation.report import Report, Row
-from mt.inference.options import SearchOptions, load_search_defaults
-from mt.inference.translator import Translator, pick_device
-from mt.model import checkpoint
-from mt.utils import console, hydra_app
-from mt.utils.atomic import atomic_write
-from mt.utils.checks import check_bool, check_int
-from mt.utils.line_io import read_lines
+with console.exit_at_interrupt():
+    import hydra
+    import sacrebleu
+    import sacremoses
+    import torch
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import DictConfig, OmegaConf
+
+    from mt.data import preprocessing
+    from mt.data.readers import SPLITS, CorpusReader, FileReader
+    from mt.evaluation import compare, metrics, plots
+    from mt.evaluation import report as reports
+    from mt.evaluation.comet import Comet
+    from mt.evaluation.report import Report, Row
+    from mt.inference.options import SearchOptions, load_search_defaults
+    from mt.inference.translator import Translator, pick_device
+    from mt.model import checkpoint
+    from mt.utils import hydra_app
+    from mt.utils.atomic import atomic_write, check_not_input
+    from mt.utils.checks import check_bool, check_int
+    from mt.utils.line_io import read_lines
+    from mt.utils.locks import exclusive_lock
 
 log = logging.getLogger("mt.evaluate")
+
+# Settings of a corpus (conf/data) that would have no effect here.
+TRAINING_ONLY = {"clean", "tokens_per_step", "max_tokens", "noise", "workers", "cache_dir"}
+TRAINING_ONLY |= {"limit", "validation_limit"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,15 @@ class EvaluateConfig:
 def read_config(cfg: DictConfig) -> EvaluateConfig:
     """Raises ValueError, TypeError or an error of OmegaConf when a setting is wrong."""
     hydra_app.check_sections(cfg, "data", "search")
+    hydra_app.check_names(cfg, "evaluate")
+    for override in HydraConfig.get().overrides.task:
+        section, _, name = override.lstrip("+").partition("=")[0].partition(".")
+        if section == "data" and name.partition(".")[0] in TRAINING_ONLY:
+            hint = ": set limit" if name == "limit" else ""
+            raise ValueError(f"data.{name} is for training, mt.evaluate does not use it{hint}")
+    for name in ("model_path", "src", "ref", "hyp", "comet"):
+        if any(str(value).strip() == "" for value in as_list(cfg[name])):
+            raise ValueError(f"{name} is empty: name a file or a folder, or leave it out")
     if OmegaConf.is_list(cfg.hyp):
         raise ValueError("hyp: name one file; each has a report of its own, and compare=[A,B]")
     if (cfg.src is None) != (cfg.ref is None):
@@ -97,7 +115,7 @@ def read_config(cfg: DictConfig) -> EvaluateConfig:
         model_paths=[None if path is None else str(path) for path in as_list(cfg.model_path)],
         hyp=None if cfg.hyp is None else str(cfg.hyp),
         device=str(cfg.device),
-        comet=str(cfg.comet) if cfg.comet else None,
+        comet=None if cfg.comet is None else str(cfg.comet),
         beam_sizes=as_list(cfg.search.beam_size),
         alpha=cfg.search.alpha,
         batch_size=cfg.search.batch_size,
@@ -163,7 +181,7 @@ class EvaluatedModel:
         """The output of each search; its tokens are the model's, eos counted."""
         for options in self.options:
             start = time.perf_counter()
-            with tqdm(total=len(sources), unit=" sentences", disable=None) as bar:
+            with console.progress_bar(len(sources), "sentences") as bar:
                 results = self.translator.translate(
                     sources, options, batch_size=self.batch_size, on_progress=bar.update
                 )
@@ -195,6 +213,15 @@ def read_hypotheses(config: EvaluateConfig, num_sentences: int) -> Iterator[Syst
     yield SystemOutput("given", {"beam_size": None, "alpha": None}, lines)
 
 
+def warn_of_poor_output(output: SystemOutput, sources: list[str]) -> None:
+    """Warn of translations that show that the model is of no use."""
+    pairs = zip(sources, output.hypotheses, strict=True)
+    if blank := sum(not text.strip() for source, text in pairs if source.strip()):
+        log.warning(f"{output.name}: {blank:,} of {len(sources):,} translations are empty")
+    if len(set(sources)) > 1 and len(set(output.hypotheses)) == 1:
+        log.warning(f"{output.name}: the model says the same for every sentence")
+
+
 def warn_of_odd_text(tokenized: bool, **sides: list[str]) -> None:
     """Warn of blank lines, and of text that contradicts the setting ``tokenized``."""
     plurals = {"reference": "references", "hypothesis": "hypotheses"}
@@ -211,12 +238,19 @@ def warn_of_odd_text(tokenized: bool, **sides: list[str]) -> None:
 
 
 def pick_languages(config: EvaluateConfig, model: EvaluatedModel | None) -> tuple[str, str]:
-    """Source and target language. ValueError when the data have the model's other direction."""
+    """Source and target language. ValueError when the data have other languages than the model.
+
+    The sides of a user's files may have any names; only where both languages are swapped are they
+    taken for languages.
+    """
     source, target = languages = config.languages if model is None else model.languages
-    if not config.own_files and config.languages == languages[::-1] != languages:
+    swapped = config.languages == languages[::-1] != languages
+    known = not isinstance(config.reader, FileReader) and source.isalpha()
+    if not config.own_files and (swapped or (known and config.languages != languages)):
+        hint = f": set data.src={source} data.tgt={target}" if swapped else ""
         raise ValueError(
-            f"the model translates {source} to {target}, the data are {target} to {source}: "
-            f"set data.src={source} data.tgt={target}"
+            f"the model translates {source} to {target}, the data are {config.languages[0]} to "
+            f"{config.languages[1]}{hint}"
         )
     return source, target if target.isalpha() else "de"  # the number of a column is no language
 
@@ -277,6 +311,9 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
     """Evaluate and write the report. Raises ValueError or OSError that says what is wrong."""
     metrics.bootstrap_seed()  # a wrong one shows before the work
     replaced = reports.report_files(run_dir)
+    inputs = [config.resolved[name] for name in ("hyp", "src", "ref")]
+    for name in replaced:
+        check_not_input(run_dir / name, *(file for file in inputs if file is not None))
     model = EvaluatedModel(config) if config.hyp is None else None
     sources, references = read_test_set(config)
     languages = pick_languages(config, model)
@@ -291,6 +328,7 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
             run_dir.mkdir(parents=True, exist_ok=True)
             unfinished.append(run_dir / f"unfinished.{output.name}.txt")
             atomic_write(unfinished[-1], reports.join_lines(output.hypotheses))
+            warn_of_poor_output(output, sources)
         sentences.append(add_output(report, output, (sources, references)))
     failure: ValueError | None = None
     if comet is not None:
@@ -307,15 +345,32 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
     plots.draw_evaluation(run_dir / "pictures.png", report, sentences, curves)
     with console.ignore_broken_pipe():
         print(f"{reports.render(report)}\n\nreport  {run_dir}/report.md")
+        print(f"compare python -m mt.evaluate {shlex.quote(f'compare=[{run_dir},FOLDER]')}")
     if failure is not None:
         raise ValueError(f"comet={config.comet}: {failure}; {run_dir}/report.md is without it")
+
+
+@contextlib.contextmanager
+def only_writer(run_dir: Path) -> Iterator[None]:
+    """Raise BlockingIOError when another evaluation writes to the run directory."""
+    lock = run_dir / ".lock"
+    message = f"{run_dir}: another evaluation writes there now: name another hydra.run.dir"
+    with exclusive_lock(lock, message):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 @hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
     run_dir = hydra_app.run_folder()
-    with hydra_app.setting_up("mt.evaluate", run_dir, *hydra_app.USER_ERRORS):
+    with (
+        hydra_app.setting_up("mt.evaluate", run_dir, *hydra_app.USER_ERRORS),
+        only_writer(run_dir),
+        console.within_memory("set a smaller search.batch_size or search.beam_size"),
+    ):
         if cfg.compare is None:
             run(read_config(cfg), run_dir)
         else:

@@ -12,9 +12,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from mt.model import checkpoint
-from mt.model.checkpoint import LoadedModel
 from mt.utils import console
+
+with console.exit_at_interrupt():
+    from mt.model import checkpoint
+    from mt.model.checkpoint import LoadedModel
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,7 +45,7 @@ def average(paths: list[str], output: str) -> None:
         training = {"averaged checkpoints": ", ".join(Path(path).stem for path in paths)}
     if started_from := last.config["training"].get("started from"):
         training["started from"] = started_from
-    max_length, languages = last.config["max_length"], last.config["languages"]
+    max_length, languages = last.config["max_length"], last.config["languages"] or ["en", "de"]
     checkpoint.save(output, last.model, last.tokenizer, max_length, languages, training)
     print(f"{output}: the mean of {len(paths)}")
 

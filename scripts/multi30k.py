@@ -27,15 +27,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
-from multi30k_data import LC, NAMES, RAW, Job, prefix, prepare_data, remember
-from multi30k_scores import evaluate, render, tune
-from reporting import new_report, setting
+from mt.utils import console
 
-from mt.evaluation import report
-from mt.model import checkpoint
-from mt.utils.atomic import atomic_write
-from mt.utils.line_io import read_lines
+sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
+
+with console.exit_at_interrupt():
+    from multi30k_data import LC, NAMES, RAW, Job, prefix, prepare_data, remember
+    from multi30k_scores import evaluate, render, tune
+    from reporting import new_report, setting
+
+    from mt.evaluation import report
+    from mt.model import checkpoint
+    from mt.utils.atomic import atomic_write
+    from mt.utils.line_io import read_lines
 
 DIVERSE = {  # the trainings of --diverse, and their settings
     # a quarter of the first training's steps; the average covers more than the last half

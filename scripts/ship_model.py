@@ -7,13 +7,27 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
-from mt.inference.options import SearchOptions
-from mt.model import checkpoint
 from mt.utils import console
 
+with console.exit_at_interrupt():
+    import torch
+
+    from mt.inference.options import search_defaults
+    from mt.model import checkpoint
+    from mt.utils.json_io import read_regular
+
 MAX_BYTES = 20_000_000  # of weights, so that a clone stays small
+
+
+def read_card(file: Path) -> str:
+    """The text of the card. Raises OSError or ValueError that names the file."""
+    try:
+        card = read_regular(file).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: not UTF-8") from None
+    if not card.strip():
+        raise ValueError(f"{file}: an empty card")
+    return card
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,25 +43,28 @@ def main(argv: list[str] | None = None) -> int:
     search = {name: value for name, value in options.items() if value is not None}
 
     def run() -> None:
-        SearchOptions(**search)  # raises an error for wrong values
-        card = args.card.read_text("utf-8")
-        if not card.strip():
-            raise ValueError(f"{args.card}: an empty card")
+        search_defaults(search)  # raises an error for wrong values
+        card = read_card(args.card)
+        if args.output.exists() and not (args.output / "model.safetensors").is_file():
+            raise FileExistsError(f"{args.output} exists and is no model folder: not replaced")
         loaded = checkpoint.load(args.model)
         training = dict(loaded.config.get("training") or {})
         for name in ("command", "started from"):  # they name paths; the card has the recipe
             training.pop(name, None)
         if (size := 2 * sum(p.numel() for p in loaded.model.parameters())) > MAX_BYTES:
             raise ValueError(f"{args.model}: {size:,} bytes in 16 bits, more than {MAX_BYTES:,}")
+        loaded.model.to(torch.float16)
+        if not all(weight.isfinite().all() for weight in loaded.model.parameters()):
+            raise ValueError(f"{args.model}: has a weight that is too large for 16 bits")
         checkpoint.save(
             args.output,
-            loaded.model.to(torch.float16),
+            loaded.model,
             loaded.tokenizer,
             loaded.config["max_length"],
             loaded.config.get("languages") or ["en", "de"],
             training,
             card,
-            {**loaded.config.get("search", {}), **search},
+            {**(loaded.config.get("search") or {}), **search},
         )
         print(f"{args.output}: {size / 1e6:.1f} MB of weights")
 

@@ -3,19 +3,22 @@
 python scripts/train_tokenizer.py data=files data.train=PREFIX tokenizer.vocab_size=8000
 """
 
-import hydra
-from omegaconf import DictConfig
+from mt.utils import console
 
-from mt.training import initialization, setup
-from mt.training.config import read_config
-from mt.utils import hydra_app
+with console.exit_at_interrupt():
+    import hydra
+    from omegaconf import DictConfig
+
+    from mt.training import initialization, setup
+    from mt.training.config import read_config
+    from mt.utils import hydra_app
 
 
 @hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="train")
 def main(cfg: DictConfig) -> None:
     hydra_app.remove_empty(hydra_app.run_folder())  # there is no run
     setup.set_up_logging()
-    with hydra_app.user_errors("train_tokenizer", *setup.USER_ERRORS):
+    with hydra_app.user_errors("train_tokenizer", *hydra_app.USER_ERRORS):
         config = read_config(cfg)
         if config.init_from is not None:
             raise ValueError("init_from: that model has a tokenizer; none needs to be trained")

@@ -1,5 +1,6 @@
 """python -m mt.evaluate: scores with their signatures, hypotheses, a complete report."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from mt.data import tokenizer as tokenizers
 from mt.evaluation import comet, metrics, plots, report
 from mt.inference.translator import Translator
 from mt.model import checkpoint
+from mt.utils.locks import exclusive_lock
 
 ROOT = Path(checkpoint.__file__).parents[1]
 RunModule = Callable[..., Done]
@@ -81,7 +83,81 @@ def test_what_a_run_leaves(evaluate: RunModule, tmp_path: Path, model_folder: Pa
     for beam_size in (1, 4):
         results = translator.translate([en for en, _ in TEST], beam_size=beam_size)
         assert hypotheses(tmp_path, beam_size) == [result.text for result in results]
-    assert done.out.endswith("\nreport  out/report.md\n")
+    report, comparison = done.out.splitlines()[-2:]
+    assert report == "report  out/report.md"
+    assert comparison == "compare python -m mt.evaluate 'compare=[out,FOLDER]'"
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "warnings"),
+    [
+        ("", ["4 of 4 translations are empty", "the model says the same for every sentence"]),
+        ("Ja.", ["the model says the same for every sentence"]),
+        (None, []),
+    ],
+)
+def test_a_model_of_no_use_is_noticed(
+    evaluate: RunModule,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    hypothesis: str | None,
+    warnings: list[str],
+) -> None:
+    translate = Translator.translate
+    monkeypatch.setattr(
+        Translator,
+        "translate",
+        lambda *args, **options: [
+            result if hypothesis is None else dataclasses.replace(result, text=hypothesis)
+            for result in translate(*args, **options)
+        ],
+    )
+    assert evaluate("search.beam_size=1").code == 0
+    assert caplog.messages == [f"beam1: {warning}" for warning in warnings]
+
+
+def test_other_languages_than_the_models_are_refused(
+    evaluate: RunModule, tmp_path: Path, model_folder: Path
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "finnish")
+    file = tmp_path / "finnish" / "config.json"
+    config = json.loads(file.read_text()) | {"languages": ["en", "fi"]}
+    file.write_text(json.dumps(config))
+    done = evaluate("model_path=finnish", "data=phrasebook")
+    message = "the model translates en to fi, the data are en to de"
+    assert done == (2, "", f"mt.evaluate: error: {message}\n")
+    assert evaluate("model_path=finnish", "search.beam_size=1").code == 0  # .de may mean anything
+    file.write_text(json.dumps(config | {"languages": ["de", "en"]}))
+    done = evaluate("model_path=finnish")
+    assert "the data are en to de: set data.src=de data.tgt=en" in done.err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")],
+)
+def test_too_little_memory_is_told_in_a_line(
+    evaluate: RunModule, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def translate(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    done = evaluate()
+    advice = "set a smaller search.batch_size or search.beam_size"
+    assert done == (2, "", f"mt.evaluate: error: out of memory: {advice}\n")
+
+
+def test_two_evaluations_do_not_share_a_folder(
+    evaluate: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    with exclusive_lock(tmp_path / "out" / ".lock", ""):
+        done = evaluate()
+        message = "out: another evaluation writes there now: name another hydra.run.dir"
+        assert done == (2, "", f"mt.evaluate: error: {message}\n")
+    assert evaluate("search.beam_size=1").code == 0
+    assert not (tmp_path / "out" / ".lock").exists()
 
 
 def test_several_models_are_an_ensemble(
@@ -259,22 +335,36 @@ def test_a_file_of_translations_is_scored(
     assert read_report(tmp_path)["sentences"] == 2
 
 
+def test_the_report_that_is_scored_is_not_replaced(evaluate: RunModule, tmp_path: Path) -> None:
+    assert evaluate("search.beam_size=1").code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    (tmp_path / "link").symlink_to("out/hypotheses.beam1.txt")
+    for file in ("out/hypotheses.beam1.txt", "link"):
+        done = evaluate(f"hyp={file}", "model_path=null", "limit=2")
+        assert done.code == 2
+        assert f"error: {file} is read, and writing out/hypotheses.beam1.txt would" in done.err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (["hyp=short.de", "model_path=null"], "hyp=short.de: 1 lines for 4 sentences"),
         (["hyp=short.de"], "hyp and model_path: either score a file or what a model translates"),
-        (["hyp=gone.de", "model_path=null"], "No such file or directory: 'gone.de'"),
+        (["hyp=gone.de", "model_path=null"], "gone.de: no such file or directory"),
         (["hyp=[short.de,gone.de]", "model_path=null"], "hyp: name one file"),
         (["search=null"], "search=None: is a section: set search.NAME=VALUE"),
-        (["src=empty.de", "ref=empty.de"], "empty.de / empty.de: the corpus is empty"),
+        (["src=empty.en", "ref=empty.de"], "empty.en / empty.de: the corpus is empty"),
+        (["src=corpus/test.en", "ref=short.de"], "test.en has 4 lines, short.de has 1"),
+        (["src=short.de", "ref=short.de"], "short.de"),  # one file
     ],
 )
 def test_what_cannot_be_scored(
     evaluate: RunModule, tmp_path: Path, changes: list[str], message: str
 ) -> None:
     write_lines(tmp_path / "short.de", ["Der Bär."])
-    (tmp_path / "empty.de").write_text("")
+    for side in ("en", "de"):
+        (tmp_path / f"empty.{side}").write_text("")
     done = evaluate(*changes)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
@@ -558,8 +648,9 @@ def test_as_a_process(model_folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
     warning = r"mt\.evaluate: a line of \d+ tokens, .*\n"
     no_pictures = r"mt\.evaluate: outputs/.*/pictures\.png is not drawn: .*\n"
-    twice = f"({warning}){{2}}{no_pictures}"  # of greedy and of beam 4
+    empty = r"(mt\.evaluate: beam4: 1 of 2 translations are empty\n)"
+    twice = f"({warning}){{2}}{empty}{no_pictures}"  # of greedy and of beam 4
     assert re.fullmatch(twice, done.stderr), done.stderr
     [folder] = (tmp_path / "outputs" / "evaluate").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == FILES
-    assert done.stdout.endswith(f"\nreport  outputs/evaluate/{folder.name}/report.md\n")
+    assert f"\nreport  outputs/evaluate/{folder.name}/report.md\n" in done.stdout

@@ -5,7 +5,6 @@ the same p-values. An implementation of our own over the same statistics gave eq
 10,000 sentences and five scores it was only 2.7 times faster: counting n-grams takes the time.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -23,8 +22,10 @@ from mt.evaluation.metrics import NUM_BOOTSTRAP_SAMPLES, MetricSpec, format_scor
 from mt.evaluation.report import Report, Row
 from mt.utils import console
 from mt.utils.atomic import atomic_write
+from mt.utils.json_io import parse_json, read_json, read_regular
 
 NUM_EXTREME_SENTENCES = 10  # sentences of each direction that comparison.md shows
+MOST_BYTES = 2**30  # of report.json and of a file of sentences; 100,000 of these have 80 MB
 # Keys of report.json that a comparison reads, and their types.
 NUMBER = (int, float, type(None))  # None when no model has translated
 REPORT_KEYS: dict[str, Any] = {"model_sha256": (str, type(None)), "sentences": int}
@@ -34,6 +35,7 @@ RUN_KEYS: dict[str, Any] = {"beam_size": NUMBER, "alpha": NUMBER}
 RUN_KEYS |= {"scores": list, "sentence_signatures": dict}
 RUN_KEYS |= dict.fromkeys(("hypotheses", "sentence_scores", "hypothesis_sha256"), str)
 SCORE_KEYS: dict[str, Any] = {"name": str, "value": (int, float), "signature": str}
+MEMBER_KEYS: dict[str, Any] = {"model": str, "model_sha256": str}  # of an ensemble
 
 
 class System(NamedTuple):
@@ -76,17 +78,17 @@ def load(path: Path) -> System:
 
 
 def _read_report(file: Path) -> Report:
-    try:
-        report = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: not JSON: {error}") from None
-    if (
-        _has_keys(report, REPORT_KEYS)
-        and report["runs"]
-        and all(_has_keys(run, RUN_KEYS) for run in report["runs"])
-        and all(_has_keys(score, SCORE_KEYS) for run in report["runs"] for score in run["scores"])
-    ):
-        return cast("Report", report)
+    report = read_json(file, MOST_BYTES)
+    if _has_keys(report, REPORT_KEYS):
+        runs, members = report["runs"], report.get("members") or []
+        if (
+            runs
+            and all(_has_keys(run, RUN_KEYS) and reports.has_file_names(run) for run in runs)
+            and all(_is_score(score) for run in runs for score in run["scores"])
+            and isinstance(members, list)
+            and all(_has_keys(member, MEMBER_KEYS) for member in members)
+        ):
+            return cast("Report", report)
     raise ValueError(f"{file}: not a report of this version: evaluate again")
 
 
@@ -96,15 +98,19 @@ def _has_keys(value: object, types: dict[str, Any]) -> bool:
     )
 
 
+def _is_score(score: object) -> bool:
+    """Whether it has the keys of a score; its value is no NaN."""
+    return _has_keys(score, SCORE_KEYS) and abs(cast("Report", score)["value"]) < 1e9
+
+
 def _read_rows(file: Path, hashes: dict[str, str]) -> list[Row]:
     """The sentences, if each of their sides has the hash that the report states."""
     try:
-        with file.open(encoding="utf-8", newline="\n") as stream:
-            rows = [json.loads(line) for line in stream]
+        rows = [parse_json(line) for line in read_regular(file, MOST_BYTES).splitlines()]
         intact = {side: reports.digest([row[side] for row in rows]) for side in hashes} == hashes
     except FileNotFoundError:
         raise ValueError(f"{file}: is missing, the report beside it names it") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ValueError(f"{file}: damaged, or not of the report beside it: evaluate again")

@@ -1,5 +1,6 @@
 """A page of plots for an evaluation and one for a comparison, when matplotlib is installed."""
 
+import contextlib
 import csv
 import logging
 import math
@@ -48,15 +49,21 @@ def _logs(folder: Path) -> list[Path]:
     numbers = {
         int(match[1]): path
         for path in folder.glob("version_*/metrics.csv")
-        if (match := re.fullmatch(r"version_(\d+)", path.parent.name))
+        if path.is_file() and (match := re.fullmatch(r"version_(\d+)", path.parent.name))
     }
     return [numbers[number] for number in sorted(numbers)]
 
 
 def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
-    """(step, values) of the rows of a log, without values that are not finite numbers."""
-    rows = []
-    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+    """(step, values) of the rows of a log, without values that are not finite numbers.
+
+    A log is read as far as it is one: anybody may have written it.
+    """
+    rows: list[tuple[int, dict[str, float]]] = []
+    with (
+        path.open(encoding="utf-8", errors="replace", newline="") as stream,
+        contextlib.suppress(csv.Error),
+    ):
         for row in csv.DictReader(line.replace("\0", "") for line in stream):
             numbers = {name: _number(text) for name, text in row.items()}
             values = {name: value for name, value in numbers.items() if math.isfinite(value)}
@@ -72,9 +79,10 @@ def _read(path: Path) -> list[tuple[int, dict[str, float]]]:
 
 def _number(text: object) -> float:
     try:
-        return float(str(text))
+        number = float(str(text))
     except ValueError:
         return math.nan
+    return number if abs(number) < 1e12 else math.nan  # a plot cannot show more
 
 
 def draw_evaluation(

@@ -4,6 +4,7 @@ report.json holds everything but the sentences; these are in sentences.*.jsonl, 
 report.md and the terminal show what a person wants to know. Nothing is translated here.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -21,10 +22,12 @@ from mt.evaluation import metrics
 from mt.evaluation.comet import Comet
 from mt.evaluation.metrics import format_score
 from mt.utils.atomic import atomic_path, atomic_write
+from mt.utils.json_io import read_json
 
 # Ranges of the number of words in a source sentence.
 LENGTHS = ((0, 0), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
 NUM_WORST_SENTENCES = 10  # sentences that report.md shows
+OUTPUT_KINDS = ("hypotheses", "sentence_scores")
 OUTPUT_NAMES = r"(hypotheses|sentences)\.(beam\d+|given)\.(txt|jsonl)"  # files that a report names
 
 Element = TypeVar("Element")
@@ -311,16 +314,18 @@ def report_files(folder: Path) -> set[str]:
     file = folder / "report.json"
     if not file.exists():
         return set()
-    try:
-        runs = json.loads(file.read_text("utf-8"))["runs"]
-        names = {run[kind] for run in runs for kind in ("hypotheses", "sentence_scores")}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        names = set()
-    if names and all(re.fullmatch(OUTPUT_NAMES, str(name)) for name in names):
-        return names
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        runs = read_json(file)["runs"]
+        if runs and all(has_file_names(run) for run in runs):
+            return {run[kind] for run in runs for kind in OUTPUT_KINDS}
     raise ValueError(
         f"{file}: no report of mt.evaluate: name another hydra.run.dir, or it would be lost"
     )
+
+
+def has_file_names(run: Report) -> bool:
+    """Whether the run names its files as ``save`` does: no file elsewhere."""
+    return all(re.fullmatch(OUTPUT_NAMES, str(run[kind])) for kind in OUTPUT_KINDS)
 
 
 def save(folder: Path, report: Report, sentences: list[list[Row]], replaced: set[str]) -> None:

@@ -14,14 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.data import phrasebook
-from mt.export import parity
-from mt.inference.translator import Translator
-from mt.model import checkpoint
-from mt.model.checkpoint import LoadedModel
 from mt.utils import console
-from mt.utils.atomic import atomic_folder
-from mt.utils.line_io import read_lines
+
+with console.exit_at_interrupt():
+    from mt.data import phrasebook
+    from mt.export import parity
+    from mt.inference.translator import Translator
+    from mt.model import checkpoint
+    from mt.model.checkpoint import LoadedModel
+    from mt.utils.atomic import atomic_folder
+    from mt.utils.line_io import read_lines
 
 FORMATS = {  # name -> the packages that it needs
     "ctranslate2": ("ctranslate2",),
@@ -132,10 +134,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def print_summary(out: Path, report: dict[str, Any]) -> None:
+    different = report["different outputs"]
+    useless = "" if different > 1 else ", the same for every sentence: the model is of no use"
     print(
         f"{out}: {report['format']}, {report['precision']}, {report['bytes'] / 1e6:.1f} MB; "
         f"computed in {report['computed in']}, "
-        f"{report['equal greedy outputs']} of {report['sentences']} greedy translations are ours, "
+        f"{report['equal greedy outputs']} of {report['sentences']} greedy translations are ours "
+        f"({different} different ones{useless}), "
         f"BLEU {report['BLEU of the export']}, ours {report['BLEU of ours']} "
         f"({report['signature']})"
     )

@@ -23,10 +23,14 @@ from mt.inference.beam_search import Hypothesis
 from mt.inference.options import MAX_EXTRA, SearchOptions, load_search_defaults
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator, pick_device, pick_workers
+from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
+from mt.utils.checks import check_int
+from mt.utils.json_io import read_json
 
 PRECISIONS = ("float32", "float16", "int8", "int8_bfloat16")
 FILES = ("model.bin", "mt.json", "tokenizer.model")
+HASHED = ("model.bin", "tokenizer.model")  # mt.json has their SHA-256
 
 
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
@@ -65,6 +69,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
     about = {name: loaded.config.get(name) for name in ("languages", "max_length")}
     about["search"] = loaded.config.get("search", {})
+    about["sha256"] = {name: checkpoint.digest(folder / name) for name in HASHED}
     (folder / "mt.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
 
@@ -119,8 +124,12 @@ class Engine(common.OwnTokenizer, Translator):
         self.options = load_search_defaults(folder)
         self.workers = pick_workers(workers, torch_device)
         with _naming(folder):
-            config = json.loads((folder / "mt.json").read_text("utf-8"))
+            config = read_json(folder / "mt.json")
+            if not isinstance(config, dict):
+                raise ValueError("mt.json: not a JSON object")
+            check_int("mt.json: max_length", config.get("max_length"), 1, checkpoint.MOST_LENGTH)
             self.max_length = int(config["max_length"])
+            checkpoint.check_hashes(folder, config.get("sha256"), HASHED)
             self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
             self.engine = ctranslate2.Translator(
                 str(folder), device=torch_device.type, device_index=torch_device.index or 0,
@@ -171,5 +180,6 @@ def _naming(folder: Path | str) -> Iterator[None]:
     """Turn the errors of CTranslate2 and of a damaged folder into a ValueError that names it."""
     try:
         yield
-    except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: {' '.join(str(error).split())}") from None
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split()).removeprefix(f"{folder}/")
+        raise ValueError(f"{folder}: {reason}") from None

@@ -32,8 +32,10 @@ from mt.export.common import OwnTokenizer, check_exportable, output_bias, positi
 from mt.inference.beam_search import search
 from mt.inference.options import SearchOptions, load_search_defaults
 from mt.model.checkpoint import LoadedModel
+from mt.utils.checks import printable
 
 PRECISIONS = ("float32",)
+FILES = ("encoder.onnx", "decoder.onnx", "config.json", "tokenizer.model")
 
 
 def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
@@ -198,21 +200,32 @@ class State:
 
 
 class Engine(OwnTokenizer):
-    """The export as onnxruntime runs it, a ``SearchModel`` of ``mt.inference.beam_search``."""
+    """The export as onnxruntime runs it, a ``SearchModel`` of ``mt.inference.beam_search``.
+
+    Raises FileNotFoundError or ValueError that says what is wrong with the folder.
+    """
 
     def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
         import onnxruntime
 
         folder = Path(folder)
+        for name in FILES:
+            if not (folder / name).is_file():
+                raise FileNotFoundError(
+                    f"{folder}: not written by mt.export --to onnx, {name} is missing"
+                )
         self.options = load_search_defaults(folder)
         self.computes_in = "float32"
         self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or torch.get_num_threads()
-        self.encoder, self.decoder = (
-            onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-            for path in (folder / "encoder.onnx", folder / "decoder.onnx")
-        )
+        try:
+            self.encoder, self.decoder = (
+                onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+                for path in (folder / "encoder.onnx", folder / "decoder.onnx")
+            )
+        except Exception as error:  # onnxruntime raises kinds of its own
+            raise ValueError(f"{folder}: {printable(' '.join(str(error).split()))}") from None
 
     def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:
         results = search(self, pad([[*ids, EOS] for ids in sources]), SearchOptions(beam_size=1))

@@ -84,6 +84,7 @@ def check(
         "sentences": len(ids),
         "computed in": engine.computes_in,
         "equal greedy outputs": len(ids) - len(differing),
+        "different outputs": len(set(texts)),
         "BLEU of ours": round(own_bleu.value, 3),
         "BLEU of the export": round(engine_bleu.value, 3),
         "BLEU of one against the other": round(likeness, 3),

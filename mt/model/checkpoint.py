@@ -167,7 +167,7 @@ def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
     _check_config(config, f"{folder}/config.json")
     weights = read_safetensors(folder / "model.safetensors")
     tokenizer = Tokenizer.load(folder / "tokenizer.model")
-    _check_hashes(config.get("sha256"), folder)
+    check_hashes(folder, config.get("sha256"), _HASHED)
     return config, weights, tokenizer
 
 
@@ -202,13 +202,13 @@ def _check_config(config: dict[str, Any], name: str) -> None:
         raise ValueError(f"{name}: languages={short_repr(languages)}: must be two names")
 
 
-def _check_hashes(hashes: Any, folder: Path) -> None:
+def check_hashes(folder: Path, hashes: Any, names: Sequence[str]) -> None:
     """ValueError when a file is not the one that was saved; folders of version 0.1 have no hash."""
-    for name in _HASHED if isinstance(hashes, dict) else ():
+    for name in names if isinstance(hashes, dict) else ():
         if digest(folder / name) != hashes.get(name):
             raise ValueError(
                 f"{folder}/{name}: damaged, or of another model: its SHA-256 is not the one that "
-                "config.json names"
+                "was saved with it"
             )
 
 

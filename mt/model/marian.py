@@ -145,6 +145,10 @@ def weights(model: Transformer, output_bias: Tensor) -> dict[str, Tensor]:
     return marian_state
 
 
+def _marian_shapes(model: MarianTransformer) -> dict[str, torch.Size]:
+    return {name: w.shape for name, w in weights(model, model.output_bias).items()}
+
+
 def order_of_ids(config: dict[str, Any], unk_id: int) -> list[int]:
     """For each of our ids the Marian id with the same row: pad, unk, bos and eos, then the rest.
 
@@ -178,15 +182,17 @@ def from_marian(
         "h": config["encoder_attention_heads"],
         "P_drop": config["dropout"],
     }
+    for _, marian_names, _ in _names(config["encoder_layers"]):
+        if missing := [name for name in marian_names if name not in weights]:
+            raise KeyError(missing[0])
     activation, vocab_size = config["activation_function"], config["vocab_size"]
-    with torch.device("meta"):
-        expected = MarianTransformer(activation, vocab_size=vocab_size, **sizes)
-        marian_weights = globals_weights
-        shapes = {name: w.shape for name, w in marian_weights.items()}
+    with torch.device("meta"):  # without memory: the configuration may name any size
+        shapes = _marian_shapes(MarianTransformer(activation, vocab_size=vocab_size, **sizes))
     for name, shape in shapes.items():
         if weights[name].shape != shape:
             raise ValueError(
-                f"{name} has the shape {list(weights[name].shape)}, config.json wants {list(shape)}"
+                f"{name} has the shape {list(weights[name].shape)}, its configuration wants "
+                f"{list(shape)}"
             )
     model = MarianTransformer(activation, vocab_size=len(order_of_ids), **sizes)
     order = torch.arange(model.d_model).view(2, -1).t().flatten()  # sine and cosine by turns

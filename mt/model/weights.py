@@ -7,7 +7,7 @@ Training checkpoints (``.ckpt``) are pickles in a zip archive; they are read und
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import safetensors
 import safetensors.torch
@@ -48,25 +48,25 @@ def read_pickle(path: Path, zipped: bool = True) -> Any:
 
     If not ``zipped``, also in the form that torch before 1.6 wrote, which has no CRC.
     """
-    try:
-        if zipped or zipfile.is_zipfile(path):
-            _check_archive(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception:  # torch's own message would explain how to run the code
-        raise ValueError(
-            f"{path}: not a readable checkpoint: it is damaged, or of another program, "
-            "or holds code beside its weights"
-        ) from None
+    with path.open("rb") as file:
+        try:
+            if zipped or zipfile.is_zipfile(file):
+                _check_archive(file)
+            file.seek(0)
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except Exception:  # torch's own message would explain how to run the code
+            raise ValueError(
+                f"{path}: not a readable checkpoint: it is damaged, or of another program, "
+                "or holds code beside its weights"
+            ) from None
 
 
-def _check_archive(path: Path) -> None:
+def _check_archive(file: BinaryIO) -> None:
     """ValueError unless the file is an archive as torch writes it, each part as its CRC says.
 
     torch checks no CRC. It stores the parts as they are: a compressed one may be a bomb.
     """
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         stored = all(part.compress_type == zipfile.ZIP_STORED for part in archive.infolist())
         if not stored or archive.testzip() is not None:
             raise ValueError("damaged")

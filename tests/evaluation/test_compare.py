@@ -1,13 +1,16 @@
 """Two reports side by side: sacreBLEU's own p-values, and reports that cannot be compared."""
 
+import contextlib
 import functools
 import json
+import math
 import operator
 import random
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +406,39 @@ def test_reports_that_cannot_be_read(
     folder = shutil.copytree(reports[0], tmp_path / "a")
     with pytest.raises((ValueError, OSError), match=message):
         compare.load(damage(folder))
+
+
+def places(value: Any) -> Iterator[tuple[Any, ...]]:
+    """The place of every value inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in items:
+        yield (key,)
+        if isinstance(part, dict | list):
+            yield from ((key, *rest) for rest in places(part))
+
+
+@pytest.mark.parametrize("value", [None, math.nan, 10**400, ["x"], "/dev/zero"])
+def test_no_value_of_a_report_breaks_a_comparison(
+    tmp_path: Path, texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    monkeypatch.setattr(compare, "NUM_BOOTSTRAP_SAMPLES", 2)
+    a = write_report(tmp_path / "a", {side: lines[:2] for side, lines in texts.items()},
+                     {1: texts["a"][:2]})  # fmt: skip
+    b = shutil.copytree(a, tmp_path / "b")
+    content = (a / "report.json").read_text("utf-8")
+    refused = 0
+    for place in list(places(json.loads(content))):
+        with_value(a, place, value)
+        try:
+            comparison = compared(a, b)
+            compare.render(comparison)
+            compare.markdown(comparison)
+        except (ValueError, OSError):
+            refused += 1
+        with contextlib.suppress(ValueError):
+            report.report_files(a)
+        (a / "report.json").write_text(content, "utf-8")
+    assert refused > 20
 
 
 @pytest.mark.parametrize("given", [[], ["a"], ["a", "b", "c"], ["a", None]])

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def test_a_damaged_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
         "0,0.1,10,5.0,,,\nx,y,z\n0,,nan,1,,,\n0,0.1,11,nonsense,,,0\n\0\0\n0,0.1,20,4.0",
     )
     assert plots.learning_curves(tmp_path / "model") == {"train_nll": [(10, 5.0), (20, 4.0)]}
+
+
+def test_a_log_that_is_none_does_no_harm(tmp_path: Path) -> None:
+    rows = "0,0.1,10,5.0,,,\n0,0.1,1e300,1e300,,,\n0,0.1,20,-inf,,,\n0,0.1,30,1e309,,,\n"
+    write_log(tmp_path, 0, rows + "x" * 200_000 + "\n0,0.1,40,4.0,,,\n")
+    (tmp_path / "logs" / "version_1").mkdir()
+    os.mkfifo(tmp_path / "logs" / "version_1" / "metrics.csv")
+    assert plots.learning_curves(tmp_path / "model") == {"train_nll": [(10, 5.0)]}
 
 
 # The pages

@@ -5,6 +5,8 @@ import importlib
 import itertools
 import json
 import math
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +108,7 @@ def test_an_export_is_written_and_proved(
     assert report["computed in"]
     equal = report["equal greedy outputs"]
     assert equal == number if exact else equal >= 3
+    assert report["different outputs"] > 10
     assert f"out: {form}, {precision}" in done.out
     assert f"{equal} of {number}" in done.out
     assert Path("out/README.md").read_text() == (model / "README.md").read_text()
@@ -175,6 +178,21 @@ class Fake:
         return [self.output(next(self.count), hypotheses[0].ids) for hypotheses in results]
 
 
+def test_a_model_of_no_use_is_told(run: Run, bpe: Tokenizer) -> None:
+    """Its export may be right all the same: nobody would see it in the number of equal outputs."""
+    silent = babbler(bpe.vocab_size)
+    with torch.no_grad():
+        silent.decoder[-1].add_norm[-1].norm.weight.zero_()
+        silent.decoder[-1].add_norm[-1].norm.bias.fill_(1)
+        silent.embedding.weight[3] = 10  # eos
+    checkpoint.save("silent", silent, bpe, 40, ["en", "de"], {})
+    done = run("--to", "ctranslate2", "silent", "out")
+    assert done.code == 0
+    expected = "30 of 30 greedy translations are ours (1 different ones, the same for every"
+    assert expected in done.out
+    assert json.loads(Path("out/parity.json").read_text())["different outputs"] == 1
+
+
 def test_the_first_difference_is_named(translator: Translator) -> None:
     fake = Fake(translator)
     assert parity.check(translator, fake, LINES, LINES, exact=True)["equal greedy outputs"] == 40
@@ -242,7 +260,7 @@ def test_another_way_back_to_text_is_a_difference(translator: Translator) -> Non
         ("--to ctranslate2 nowhere out", "nowhere: no such model folder"),
         ("--to onnx --precision int8 {model} out", "--precision int8: onnx is written in float32"),
         ("--to ctranslate2 --src a {model} out", "--src and --ref go together"),
-        ("--to ctranslate2 --src a --ref b {model} out", "No such file or directory: 'a'"),
+        ("--to ctranslate2 --src a --ref b {model} out", "error: a: no such file or directory"),
         ("--to ctranslate2 latest out", "no model folder under outputs/"),
         ("--to tensorflow {model} out", "invalid choice: 'tensorflow'"),
     ],
@@ -300,7 +318,7 @@ def test_what_an_engine_raises_is_told_in_a_line_and_nothing_stays(
 
 def test_a_missing_package_is_named(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__main__.FORMATS, "ctranslate2", ("a_package_that_is_not_there",))
-    assert "pip install -e '.[ctranslate2]'" in run("--to", "ctranslate2", model, "out").err
+    assert "pip install 'ctranslate2<" in run("--to", "ctranslate2", model, "out").err
 
 
 SHAPES = {"narrow": {"d_k": 4}, "learned": {"learned_positions": 41}}
@@ -438,7 +456,7 @@ def test_a_line_too_long_is_cut(ct2: Run) -> None:
         ("--score file", "--score is not for"),
         ("--model other hello", "wants one --model"),
         ("--device nowhere hello", "device 'nowhere' cannot be used"),
-        ("--workers 0 hello", "workers=0: must be a whole number of at least 1"),
+        ("--workers 0 hello", "workers=0: must be a whole number from 1"),
         ("--max-length 600 --min-length 600 hello", "No position encodings"),
     ],
 )
@@ -461,17 +479,87 @@ def test_a_folder_of_the_other_kind_is_named(
     assert (alone.code, "wants one --model" in alone.err) == (2, True)
 
 
-def test_a_damaged_folder_is_named(run_translate: Run, exported: Path, tmp_path: Path) -> None:
-    for name, content in (("model.bin", b"x"), ("mt.json", b"{}"), ("tokenizer.model", b"x")):
-        folder = tmp_path / name
-        folder.mkdir()
-        for file in exported.iterdir():
-            (folder / file.name).write_bytes(file.read_bytes())
-        (folder / name).write_bytes(content)
-        done = run_translate("--engine", "ctranslate2", "--model", folder, "hello")
-        assert done.code == 2
-        assert len(done.err.splitlines()) == 1
-        assert str(folder) in done.err
+def cut(content: bytes) -> bytes:
+    return content[:20]
+
+
+def flipped(content: bytes) -> bytes:
+    """One bit of a weight is another."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def renamed(content: bytes) -> bytes:
+    """A weight is not found."""
+    return content.replace(b"encoder/layer_0", b"encoder/layer_9")
+
+
+def about(**values: Any) -> Callable[[bytes], bytes]:
+    return lambda content: json.dumps(json.loads(content) | values).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("model.bin", cut, "model.bin: damaged"),
+        ("model.bin", flipped, "model.bin: damaged"),
+        ("model.bin", renamed, "model.bin: damaged"),
+        ("tokenizer.model", cut, "tokenizer.model"),
+        ("mt.json", cut, "mt.json: not JSON"),
+        ("mt.json", lambda _: b"[" * 100_000, "mt.json: not JSON: nested too deeply"),
+        ("mt.json", lambda _: b"{}", "mt.json: max_length=None: must be"),
+        ("mt.json", lambda _: b"[]", "mt.json: not a JSON object"),
+        ("mt.json", about(max_length=float("inf")), "max_length=inf: must be"),
+        ("mt.json", about(max_length=10**12), "max_length=1000000000000: must be"),
+        ("mt.json", about(search={"beam_size": 10_000}), "beam_size=10000: must be"),
+    ],
+)
+@pytest.mark.parametrize("hashes", [True, False])  # a folder that is older, or made to do harm
+def test_a_damaged_folder_is_named(
+    run_translate: Run,
+    exported: Path,
+    tmp_path: Path,
+    name: str,
+    damage: Callable[[bytes], bytes],
+    message: str,
+    hashes: bool,
+) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "damaged"))
+    if not hashes:
+        (folder / "mt.json").write_bytes(about(sha256=None)((folder / "mt.json").read_bytes()))
+    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    done = run_translate("--engine", "ctranslate2", "--model", folder, "hello")
+    if damage is flipped and not hashes:
+        return  # it may translate
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert str(folder) in done.err
+    if hashes:
+        assert re.search(message, done.err)
+
+
+@pytest.mark.parametrize("name", ["mt.json", "tokenizer.model", "model.bin"])
+def test_a_pipe_in_a_folder_is_not_waited_for(
+    run_translate: Run, exported: Path, tmp_path: Path, name: str
+) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "damaged"))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    done = run_translate("--engine", "ctranslate2", "--model", folder, "hello")
+    assert done.code == 2
+    assert f"{name} is missing" in done.err
+
+
+def test_a_damaged_onnx_folder_is_named(tmp_path: Path, model: Path) -> None:
+    from mt.export import onnx
+
+    with pytest.raises(FileNotFoundError, match=r"encoder\.onnx is missing"):
+        onnx.Engine(tmp_path)
+    for name in onnx.FILES:
+        (tmp_path / name).write_bytes(b"{}")
+    shutil.copy(model / "tokenizer.model", tmp_path)
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path))):
+        onnx.Engine(tmp_path)
 
 
 def test_an_interrupted_output_goes_on_with_its_own_engine(

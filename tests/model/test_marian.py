@@ -1,6 +1,12 @@
 """Weights converted to Marian and back, with transformers' MarianMTModel as the oracle."""
 
 import json
+import math
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -191,8 +197,9 @@ def test_an_imported_folder_translates_as_transformers_does(
     assert "trained" not in card
 
 
+@pytest.mark.parametrize("zipped", [True, False])
 def test_older_weights_are_read_and_languages_can_be_named(
-    marian_folder: Path, tmp_path: Path
+    marian_folder: Path, tmp_path: Path, zipped: bool
 ) -> None:
     folder = tmp_path / "older"
     folder.mkdir()
@@ -200,7 +207,7 @@ def test_older_weights_are_read_and_languages_can_be_named(
         if file.name not in ("model.safetensors", "tokenizer_config.json"):
             (folder / file.name).write_bytes(file.read_bytes())
     weights = transformers.MarianMTModel.from_pretrained(marian_folder).state_dict()
-    torch.save(weights, folder / "pytorch_model.bin")
+    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     assert import_marian.main([str(folder), str(tmp_path / "b"), "--languages", "en", "fi"]) == 0
     import_marian.convert(marian_folder, tmp_path / "a")
     one, other = (checkpoint.load(tmp_path / name) for name in "ab")
@@ -250,17 +257,40 @@ def test_a_line_with_unknown_characters_is_translated(marian_folder: Path, tmp_p
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", None, "No such file"),
+        ("config.json", None, "broken/config.json: no such file"),
+        ("config.json", "[" * 100_000, "broken/config.json: not JSON: nested too deeply"),
+        (
+            "config.json",
+            {"encoder_layers": 10**6, "decoder_layers": 10**6},
+            "layers.2.* is missing",
+        ),
+        ("config.json", {"d_model": 10**12}, "d_model=1000000000000: must be"),
+        ("config.json", {"d_model": 2**22}, "has the shape"),
+        ("config.json", {"vocab_size": 10**12}, "vocab_size=1000000000000: must be"),
+        ("config.json", {"vocab_size": 2**24}, "vocab.json: .* ids of config.json are missing"),
+        ("config.json", {"vocab_size": 20}, "pad_token_id=.*: must be a whole number from 0 to 19"),
+        ("config.json", {"encoder_ffn_dim": 2**24, "decoder_ffn_dim": 2**24}, "has the shape"),
+        ("config.json", {"encoder_layers": [2]}, r"encoder_layers=\[2\]: must be a whole number"),
+        ("config.json", {"max_position_embeddings": 0}, "from 2 to"),
+        ("config.json", {"max_position_embeddings": 10**9}, "from 2 to"),
+        ("config.json", {"dropout": "much"}, "P_drop='much': must be a number"),
+        ("config.json", {"activation_function": ["relu"]}, r"activation=\['relu'\]: must be one"),
+        ("config.json", {"activation_function": "\x1b[2J"}, r"activation='\\x1b\[2J'"),
         ("config.json", "{", "not JSON"),
         ("config.json", "[]", "not a JSON object"),
         ("config.json", '{"model_type": "bart"}', "not of a Marian model"),
         ("config.json", '{"model_type": "marian"}', "vocab_size=None: must be a whole number"),
         ("tokenizer_config.json", None, "does not say its languages: name them with --languages"),
         ("vocab.json", '{"a": 0}', "holds no <unk>"),
-        ("vocab.json", '{"<unk>": 1}', "is missing"),
+        ("vocab.json", '{"<unk>": 1}', "of the 1[0-9]+ ids of config.json are missing"),
+        ("vocab.json", '{"<unk>": 500}', "holds no <unk>"),
+        ("vocab.json", '{"<unk>": 1, "a": [2]}', r"vocab.json: 'a'=\[2\]: must be a whole number"),
+        ("vocab.json", '{"<unk>": 1, "<unk>": 2}', "the key '<unk>' comes twice"),
+        ("vocab.json", None, "vocab.json: no such file"),
+        ("tokenizer_config.json", '{"source_lang": "en", "target_lang": 7}', "does not say its"),
         ("model.safetensors", None, "neither model.safetensors nor"),
-        ("model.safetensors", "nothing", "cannot be read"),
-        ("source.spm", None, "No such file"),
+        ("model.safetensors", "nothing", "damaged"),
+        ("source.spm", None, "broken/source.spm: no such file"),
         ("source.spm", "nothing", "not a pair of SentencePiece models"),
     ],
 )
@@ -269,20 +299,117 @@ def test_a_folder_that_is_no_marian_model_is_refused_in_a_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     name: str,
-    content: str | None,
+    content: str | dict[str, Any] | None,
     message: str,
 ) -> None:
-    folder = tmp_path / "broken"
-    folder.mkdir()
-    for file in marian_folder.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = copy_of(marian_folder, tmp_path)
+    if isinstance(content, dict):
+        content = json.dumps(json.loads((folder / name).read_text()) | content)
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_text(content)
-    assert import_marian.main([str(folder), str(tmp_path / "model")]) == 2
+    assert_refused(folder, message, capsys)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "pytorch_model.bin"])
+def test_a_pipe_is_not_waited_for(
+    marian_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = copy_of(marian_folder, tmp_path)
+    (folder / ("model.safetensors" if name == "pytorch_model.bin" else name)).unlink()
+    os.mkfifo(folder / name)
+    assert_refused(folder, "not a regular file|neither model.safetensors nor", capsys)
+
+
+def as_torchscript(weights: dict[str, torch.Tensor], file: Path) -> None:
+    torch.jit.script(torch.nn.Linear(1, 1)).save(file)
+
+
+def as_tar(weights: dict[str, torch.Tensor], file: Path) -> None:
+    with tarfile.open(file, "w") as archive:
+        for name in ("sys_info", "pickle", "storages", "tensors"):
+            archive.addfile(tarfile.TarInfo(name))
+
+
+def with_code(weights: dict[str, torch.Tensor], file: Path) -> None:
+    torch.save(weights | {"code": print}, file)
+
+
+def with_damage(weights: dict[str, torch.Tensor], file: Path) -> None:
+    torch.save(weights, file)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def not_a_dict(weights: dict[str, torch.Tensor], file: Path) -> None:
+    torch.save(list(weights.values()), file)
+
+
+def not_tensors(weights: dict[str, torch.Tensor], file: Path) -> None:
+    torch.save(weights | {"version": 1}, file)
+
+
+def of_integers(weights: dict[str, torch.Tensor], file: Path) -> None:
+    torch.save({name: w.to(torch.int8) for name, w in weights.items()}, file)
+
+
+def with_nan(weights: dict[str, torch.Tensor], file: Path) -> None:
+    weights["final_logits_bias"][0, 3] = math.nan
+    torch.save(weights, file)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize(
+    ("save", "message"),
+    [
+        (as_torchscript, "not a readable checkpoint"),
+        (as_tar, "not a readable checkpoint"),
+        (with_code, "or holds code beside its weights"),
+        (with_damage, "not a readable checkpoint: it is damaged"),
+        (not_a_dict, "not the weights of a model"),
+        (not_tensors, "not the weights of a model"),
+        (of_integers, "is of type int8, must be a floating-point type"),
+        (with_nan, "'final_logits_bias' has a value that is not a finite number"),
+    ],
+)
+def test_weights_that_nobody_should_load(
+    marian_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    save: Callable[[dict[str, torch.Tensor], Path], None],
+    message: str,
+) -> None:
+    folder = copy_of(marian_folder, tmp_path)
+    (folder / "model.safetensors").unlink()
+    save(transformers.MarianMTModel.from_pretrained(marian_folder).state_dict(),
+         folder / "pytorch_model.bin")  # fmt: skip
+    line = assert_refused(folder, message, capsys)
+    assert "pytorch_model.bin" in line
+    assert "weights_only" not in line
+
+
+def test_a_name_of_the_hub_is_told_how_to_become_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = "ORG/NAME: no such folder; .* hf download ORG/NAME --local-dir FOLDER"
+    assert_refused(Path("ORG/NAME"), message, capsys)
+
+
+def copy_of(marian_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(marian_folder, tmp_path / "broken"))
+
+
+def assert_refused(folder: Path, message: str, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    model = Path(f"{folder}-imported")
+    assert import_marian.main([str(folder), str(model)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert not (tmp_path / "model").exists()
+    assert re.search(message, line), line
+    assert len(line) < 500
+    assert not model.exists()
+    return line
 
 
 def test_an_import_overwrites_nothing(

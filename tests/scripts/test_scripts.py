@@ -103,7 +103,8 @@ def test_ship_model_halves_the_weights_and_takes_a_card(
     assert sizes[1] < 0.7 * sizes[0]
     before, shipped = checkpoint.load(model_folder), checkpoint.load(output)
     training = {k: v for k, v in before.config["training"].items() if k != "command"}
-    assert shipped.config == {**before.config, "training": training}
+    changed = {"training": training, "sha256": shipped.config["sha256"]}
+    assert shipped.config == before.config | changed
     for name, w in shipped.model.state_dict().items():
         assert w.dtype == torch.float32
         torch.testing.assert_close(w, before.model.state_dict()[name], atol=1e-3, rtol=1e-3)
@@ -117,6 +118,85 @@ def test_ship_model_halves_the_weights_and_takes_a_card(
     assert main(arguments) == 2
     assert "more than 1,000" in capsys.readouterr().err
     assert (output / "model.safetensors").exists()
+
+
+def test_ship_model_replaces_model_folders_alone(
+    tmp_path: Path, model_folder: Path, capsys: Any
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "ship_model.py"))["main"]
+    card, folder = tmp_path / "card.md", tmp_path / "papers"
+    card.write_text("# A card\n")
+    folder.mkdir()
+    (folder / "thesis").write_text("years of work")
+    for output in (folder, card):
+        assert main([str(model_folder), str(output), "--card", str(card)]) == 2
+        assert "exists and is no model folder: not replaced\n" in capsys.readouterr().err
+    assert (folder / "thesis").read_text() == "years of work"
+    assert card.read_text() == "# A card\n"
+
+
+@pytest.mark.parametrize("damage", ["the card is no text", "a weight is too large"])
+def test_ship_model_refuses_what_would_be_no_model(
+    tmp_path: Path, model_folder: Path, capsys: Any, damage: str
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "ship_model.py"))["main"]
+    card, model = tmp_path / "card.md", tmp_path / "model"
+    loaded = checkpoint.load(model_folder)
+    if damage == "a weight is too large":
+        loaded.model.embedding.weight.data[7, 7] = 1e6
+        card.write_text("# A card\n")
+    else:
+        card.write_bytes(b"\xff\xfe")
+    checkpoint.save(model, loaded.model, loaded.tokenizer, 9, ["en", "de"], {})
+    assert main([str(model), str(tmp_path / "out"), "--card", str(card)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("card.md: not UTF-8") or line.endswith("too large for 16 bits")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state_dict": {"net.weight": torch.ones(2)}}, "holds no weights of a Transformer"),
+        ({"state_dict": None}, "not a training checkpoint of this project"),
+        ({"hyper_parameters": None}, "not a training checkpoint of this project"),
+        ({"hyper_parameters": {"max_length": 9}}, "'model' must be an object"),
+        (
+            {"hyper_parameters": {"max_length": 9, "model": {"vocab_size": 110, "N": 10**6}}},
+            "N=1000000: must be",
+        ),
+        (None, "not a model folder"),  # the folder of the checkpoints
+    ],
+)
+def test_average_checkpoints_refuses_what_is_none(
+    tmp_path: Path,
+    small_tokenizer: Tokenizer,
+    capsys: Any,
+    change: dict[str, Any] | None,
+    message: str,
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "average_checkpoints.py"))["main"]
+    model = Transformer(small_tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1)
+    tokenizers.save(small_tokenizer, tmp_path / "tokenizer.model")
+    content = {
+        "state_dict": {f"model.{name}": w for name, w in model.state_dict().items()},
+        "hyper_parameters": {"model": model.config, "max_length": 9, "languages": None},
+        "global_step": 1,
+    }
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    torch.save(content, folder / "good.ckpt")
+    odd = folder / "odd.ckpt"
+    torch.save(content | (change or {}), odd)
+    paths = [str(folder / "good.ckpt"), str(odd if change else folder)]
+    for order in (paths, paths[::-1], paths[1:]):
+        assert main([*order, "--output", str(tmp_path / "mean")]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"average_checkpoints: error: {paths[1]}")
+        assert message in line
+        assert not (tmp_path / "mean").exists()
+    assert main([paths[0], "--output", str(tmp_path / "mean")]) == 0
+    assert checkpoint.load(tmp_path / "mean").config["languages"] == ["en", "de"]
 
 
 def test_train_tokenizer_does_not_overwrite_a_tokenizer(
