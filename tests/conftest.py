@@ -45,12 +45,14 @@ MAX_LENGTH = 40  # of the model in model_folder
 
 @pytest.fixture(autouse=True)
 def _fresh_process() -> Iterator[None]:
-    """Undo what a program sets for its whole process."""
+    """Undo what a program, or a fixture of several tests, has set for its whole process."""
     torch.manual_seed(0)
-    log = logging.getLogger("mt")
-    before = log.level, log.propagate, list(log.handlers)
+    log, root = logging.getLogger("mt"), logging.getLogger()
+    log.level, log.propagate, log.handlers[:] = logging.NOTSET, True, []
+    for handler in [h for h in root.handlers if type(h) is logging.StreamHandler]:
+        root.removeHandler(handler)  # pytest's own are of other kinds
     yield
-    log.level, log.propagate, log.handlers[:] = before
+    log.level, log.propagate, log.handlers[:] = logging.NOTSET, True, []
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ with a dot and ends in ``.partial``; what a killed program left there is replace
 lock, ``.NAME.lock``, lets one process at a time write; it goes with the temporary name.
 """
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -37,6 +38,17 @@ def only_writer(path: Path, lock: Lock = exclusive_lock) -> Iterator[None]:
 
 
 @contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in an error of a full disk: the system's own has no name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def atomic_path(path: FilePath) -> Iterator[Path]:
     """A path to write to inside the block; what is there takes its name when the block succeeds.
 
@@ -48,7 +60,8 @@ def atomic_path(path: FilePath) -> Iterator[Path]:
     with only_writer(path, waiting_lock):
         partial.unlink(missing_ok=True)  # it may be a link to another file
         try:
-            yield partial
+            with _named(path):
+                yield partial
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -74,7 +87,8 @@ def atomic_folder(folder: FilePath) -> Iterator[Path]:
             shutil.rmtree(left_over, ignore_errors=True)
         partial.mkdir()
         try:
-            yield partial
+            with _named(folder):
+                yield partial
             if folder.exists():
                 folder.rename(old)
             partial.rename(folder)

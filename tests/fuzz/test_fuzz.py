@@ -7,6 +7,7 @@ MT_FUZZ_SECONDS (600) with new ones and prints how many there were.
 import hashlib
 import io
 import json
+import logging
 import os
 import random
 import resource
@@ -69,7 +70,9 @@ def translate_file(model: Path, source: Path, target: Path, *options: str) -> in
     """mt.translate from file to file, in this process."""
     fixed = ["--model", str(model), "--workers", "1", "--input", str(source)]
     search = [] if "--score" in options else ["--beam-size", "1", "--max-length", "8"]
-    return translate.main([*fixed, *search, "--output", str(target), *options])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.getLogger(), "handlers", [])  # main adds one
+        return translate.main([*fixed, *search, "--output", str(target), *options])
 
 
 # What must hold
@@ -108,7 +111,10 @@ def clear_errors(*names: object) -> Iterator[None]:
 
 
 def in_child(run: Callable[[], None]) -> None:
-    """Run in a process of its own: native code that reads a crafted file may end its process."""
+    """Run in a process of its own: native code that reads a crafted file may end its process.
+
+    A child of ``fork`` must not use torch: the threads that torch waits for are not in it.
+    """
     child = os.fork()
     if child == 0:
         status = 1
@@ -116,7 +122,12 @@ def in_child(run: Callable[[], None]) -> None:
             run()
             status = 0
         os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
+    try:
+        assert os.waitpid(child, 0)[1] == 0
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        raise
 
 
 def check_model(path: Path) -> None:
@@ -187,7 +198,6 @@ def check_tokenizer(good: Good, folder: Path, case: bytes) -> None:
     write_folder(folder, {**good.files, "tokenizer.model": case})
 
     def use() -> None:
-        check_model(folder)
         with clear_errors():
             tokenizer = Tokenizer(case)
             rows = tokenizer.encode([*SOURCES[:1], "ﬁ ① 汉字 Ä \u0308", "x" * 50])
@@ -196,6 +206,7 @@ def check_tokenizer(good: Good, folder: Path, case: bytes) -> None:
                 text.encode()
 
     in_child(use)
+    check_model(folder)
 
 
 @st.composite

@@ -1,8 +1,10 @@
 """Files and folders that are complete or do not exist."""
 
+import errno
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,3 +171,13 @@ def test_what_the_shell_opened_is_read_too(files: Path) -> None:
         atomic.check_not_input(files / "folder" / "inner", stream.fileno())
         with pytest.raises(ValueError, match=r"^standard input is read"):
             atomic.check_not_input(files / "hard", stream.fileno())
+
+
+@pytest.mark.parametrize("write", [atomic.atomic_path, atomic.atomic_folder])
+def test_an_error_of_a_full_disk_names_what_was_written(write: Any, tmp_path: Path) -> None:
+    full = r"No space left on device: '.*/new'$"
+    with pytest.raises(OSError, match=full), write(tmp_path / "new"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(ConnectionError) as other, write(tmp_path / "new"):
+        raise ConnectionError(errno.ECONNRESET, "reset")  # not by the write
+    assert other.value.filename is None
