@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 from conftest import PAIRS, write_lines
+from fuzz.mutations import VALUES
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from mt.data.readers import PhrasebookReader
 from mt.training import setup
 from mt.training.config import ALLOWED, TrainConfig, read_config
-from mt.utils import hydra_app
+from mt.utils import console, hydra_app
 
 SMALL = """
     data=files data.train=corpus/train data.validation=corpus/valid data.cache_dir=cache model=tiny
@@ -95,8 +98,8 @@ def accept(composed: DictConfig, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     return call
 
 
-def names(settings: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in settings.items():
+def names(section: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in section.items():
         yield f"{prefix}{key}"
         if isinstance(value, dict):
             yield from names(value, f"{prefix}{key}.")
@@ -104,8 +107,8 @@ def names(settings: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 def all_names() -> list[str]:
     with initialize_config_dir(hydra_app.CONF, version_base="1.3"):
-        settings: Any = OmegaConf.to_container(compose("train", ["data=files"]))
-    found = [name for name in names(settings) if not name.endswith("_target_")]
+        train: Any = OmegaConf.to_container(compose("train", ["data=files"]))
+    found = [name for name in names(train) if not name.endswith("_target_")]
     return sorted({*found, *(f"trainer.{name}" for name in ALLOWED)})
 
 
@@ -227,3 +230,17 @@ def test_fewer_checkpoints_than_asked_for_are_announced(
     accept(**changes)
     assert len(said) == (message is not None)
     assert all(text.startswith(message or "") for text in said)
+
+
+@given(name=st.sampled_from(all_names()), value=VALUES)
+@settings(
+    max_examples=30, deadline=None, database=None, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+def test_any_value_is_accepted_or_refused_in_one_line(name: str, value: Any, accept: Any) -> None:
+    message = ""
+    try:
+        accept(**{name: value})
+    except hydra_app.USER_ERRORS as refused:
+        message = console.describe(refused)
+    assert "\n" not in message.strip()
