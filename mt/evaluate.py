@@ -37,6 +37,7 @@ with console.exit_at_interrupt():
     from mt.inference.options import SearchOptions, load_search_defaults
     from mt.inference.translator import Translator, pick_device
     from mt.model import checkpoint
+    from mt.model.model_path import resolve_model_path
     from mt.utils import hydra_app
     from mt.utils.atomic import atomic_write, check_not_input
     from mt.utils.checks import check_bool, check_int
@@ -142,7 +143,7 @@ class EvaluatedModel:
     """The model, or the ensemble, that translates the test set."""
 
     def __init__(self, config: EvaluateConfig) -> None:
-        self.paths = [checkpoint.resolve_model_path(path) for path in config.model_paths]
+        self.paths = [resolve_model_path(path) for path in config.model_paths]
         if not self.paths or len({path.resolve() for path in self.paths}) < len(self.paths):
             raise ValueError(f"model_path={config.model_paths}: name at least one, each once")
         default = load_search_defaults(self.paths[0]).alpha

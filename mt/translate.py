@@ -27,6 +27,7 @@ with console.exit_at_interrupt():
     from mt.inference.translation import Translation
     from mt.inference.translator import Translator
     from mt.model import checkpoint
+    from mt.model.model_path import resolve_model_path
     from mt.utils.atomic import check_not_input
     from mt.utils.checks import check_int
     from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
@@ -82,8 +83,9 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("sentences", nargs="*", metavar="SENTENCE")
     add("--model", action="append", help="model folder or checkpoint; `everyday`, the bundled "
-        "model (default); or `latest`, the newest model under outputs/. Several --model make an "
-        "ensemble, which takes its search defaults from the first")  # fmt: skip
+        "model (default); `latest`, the newest model under outputs/; or ORG/NAME, a MarianMT model "
+        "of the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-de, or its folder. Several "
+        "--model make an ensemble, which takes its search defaults from the first")  # fmt: skip
     add = parser.add_argument_group("lines and files").add_argument
     add("--input", metavar="FILE", help="read lines from FILE")
     add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
@@ -216,7 +218,8 @@ def open_output(
 def run(args: argparse.Namespace) -> None:
     check_int("batch_size", args.batch_size)
     names = args.model or [None]
-    args.model = [str(checkpoint.resolve_model_path(name)) for name in names]
+    resolve = resolve_model_path if args.engine == "mt" else Path  # another engine's has no name
+    args.model = [str(resolve(name)) for name in names]
     options = search_options(args, load_search_defaults(args.model[0]))  # before slow work
     for name, path in zip(names, args.model, strict=True):
         if name == "latest":

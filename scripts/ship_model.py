@@ -1,6 +1,7 @@
-"""Make the bundled model from a trained model folder: 16 bits a weight, and a card of its own.
+"""Rewrite a model folder in fewer bytes: its weights in 16 or 8 bits, or in 32 again.
 
-python scripts/ship_model.py RUN/model mt/everyday --card mt/everyday/README.md
+python scripts/ship_model.py RUN/model SMALL --storage int8
+python scripts/ship_model.py RUN/model mt/everyday --card mt/everyday/README.md   # the bundled one
 """
 
 import argparse
@@ -10,13 +11,11 @@ from pathlib import Path
 from mt.utils import console
 
 with console.exit_at_interrupt():
-    import torch
-
     from mt.inference.options import search_defaults
-    from mt.model import checkpoint
+    from mt.model import checkpoint, storage
     from mt.utils.json_io import read_regular
 
-MAX_BYTES = 20_000_000  # of weights, so that a clone stays small
+MAX_BYTES = 20_000_000  # of the bundled model's weights and tokenizer, so that a clone stays small
 
 
 def read_card(file: Path) -> str:
@@ -33,9 +32,11 @@ def read_card(file: Path) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("model", help="model folder of a run")
+    add("model", type=Path, help="model folder or checkpoint")
     add("output", type=Path, help="the folder to write, or to replace")
-    add("--card", type=Path, required=True, help="the file that becomes its README.md")
+    add("--storage", default="float16", choices=storage.STORAGES,
+        help="of the weights (default: float16)")  # fmt: skip
+    add("--card", type=Path, help="the file that becomes its README.md (default: the model's own)")
     add("--beam-size", type=int, help="the beam size that suits it best, if not 4")
     add("--alpha", type=float, help="the length penalty that suits it best, if not 0.6")
     args = parser.parse_args(argv)
@@ -44,18 +45,26 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> None:
         search_defaults(search)  # raises an error for wrong values
-        card = read_card(args.card)
+        own = args.model / "README.md"
+        card = args.card or (own if own.is_file() else None)
+        text = card and read_card(card)
         if args.output.exists() and not (args.output / "model.safetensors").is_file():
             raise FileExistsError(f"{args.output} exists and is no model folder: not replaced")
         loaded = checkpoint.load(args.model)
         training = dict(loaded.config.get("training") or {})
-        for name in ("command", "started from"):  # they name paths; the card has the recipe
-            training.pop(name, None)
-        if (size := 2 * sum(p.numel() for p in loaded.model.parameters())) > MAX_BYTES:
-            raise ValueError(f"{args.model}: {size:,} bytes in 16 bits, more than {MAX_BYTES:,}")
-        loaded.model.to(torch.float16)
-        if not all(weight.isfinite().all() for weight in loaded.model.parameters()):
-            raise ValueError(f"{args.model}: has a weight that is too large for 16 bits")
+        if args.card:
+            for name in ("command", "started from"):  # they name paths; the card has the recipe
+                training.pop(name, None)
+        try:
+            stored = storage.pack(loaded.model.state_dict(), args.storage)
+        except ValueError as error:
+            raise ValueError(f"{args.model}: {error}") from None
+        size = sum(w.nbytes for w in stored.values()) + len(loaded.tokenizer.proto)
+        bundled = args.output.resolve() == checkpoint.BUNDLED_MODEL.resolve()
+        if bundled and size > MAX_BYTES:
+            raise ValueError(
+                f"{args.model}: {size:,} bytes in {args.storage}, more than {MAX_BYTES:,}"
+            )
         checkpoint.save(
             args.output,
             loaded.model,
@@ -63,10 +72,11 @@ def main(argv: list[str] | None = None) -> int:
             loaded.config["max_length"],
             loaded.config.get("languages") or ["en", "de"],
             training,
-            card,
+            text,
             {**(loaded.config.get("search") or {}), **search},
+            args.storage,
         )
-        print(f"{args.output}: {size / 1e6:.1f} MB of weights")
+        print(f"{args.output}: {size / 1e6:.1f} MB of weights and tokenizer")
 
     return console.exit_status("ship_model", run)
 

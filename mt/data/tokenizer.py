@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import tempfile
 import unicodedata
 import zipfile
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Any
 
 import sentencepiece
 
+from mt.data import normalisation
 from mt.data.charsmap import check_charsmaps
 from mt.data.special_ids import BOS, EOS, PAD, SPECIAL_IDS, UNK
 from mt.utils.atomic import atomic_write
@@ -23,14 +25,21 @@ MAX_VOCAB_SIZE = 2**20  # pieces; the largest vocabularies of published models h
 # Characters; longer words are left out when a tokenizer is trained. NFKC makes up to 18 characters
 # of one, and SentencePiece ends the whole process at a word of 65,536.
 MAX_WORD = 3000
+RARE = 100_000  # with byte fallback, one of so many characters needs no piece of its own
+BYTES = 256
+# In a model file this empties normalizer_spec.normalization_rule_tsv, the path of a temporary file.
+_NO_PATH = b"\x1a\x02\x32\x00"
 
 
 class Tokenizer:
     """A trained SentencePiece model.
 
     ``proto`` is the content of a ``.model`` file; checkpoints and model folders hold these bytes.
+    ``byte_fallback``: characters outside the vocabulary are spelled in bytes, and none is UNK.
     Raises ValueError unless they are a SentencePiece model with this project's special ids.
     """
+
+    byte_fallback = False
 
     def __init__(self, proto: bytes) -> None:
         self.proto = proto
@@ -41,6 +50,7 @@ class Tokenizer:
                 f"a SentencePiece model with pad, unk, bos, eos = {special_ids}; they must be "
                 f"{SPECIAL_IDS}, as mt.data.tokenizer.train makes them"
             )
+        self.byte_fallback = p.is_byte(p.piece_to_id("<0x00>"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
@@ -55,9 +65,15 @@ class Tokenizer:
     def vocab_size(self) -> int:
         return self._processor.vocab_size()
 
+    @property
+    def split_digits(self) -> bool:
+        """Whether no piece has two digits."""
+        pieces = self.pieces(list(range(self.vocab_size)))
+        return not any(re.match("(?!<0x).*[0-9][0-9]", piece) for piece in pieces)
+
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
-        return self._processor.encode([_one_line(sentence) for sentence in sentences])
+        return self._processor.encode([_one_line(text, self.byte_fallback) for text in sentences])
 
     def encode_target(self, sentences: list[str]) -> list[list[int]]:
         """As ``encode``, for sentences in the target language."""
@@ -71,14 +87,15 @@ class Tokenizer:
         """
         # SentencePiece seeds a thread once, when the thread begins; each list gets a new thread.
         sentencepiece.set_random_generator_seed(seed)
-        lines = [_one_line(sentence) for sentence in sentences]
+        lines = [_one_line(text, self.byte_fallback) for text in sentences]
         return self._processor.encode(
             lines, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1
         )
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """The text of each list of ids, without the special ids."""
-        return self._processor.decode([[i for i in row if i not in SPECIAL_IDS] for row in ids])
+        texts = self._processor.decode([[i for i in row if i not in SPECIAL_IDS] for row in ids])
+        return [printable_bytes(text) for text in texts] if self.byte_fallback else texts
 
     def pieces(self, ids: list[int]) -> list[str]:
         """The vocabulary's spelling of each id; a piece that begins a word starts with U+2581."""
@@ -164,11 +181,20 @@ class UnfitSize(ValueError):
         self.nearest = nearest
 
 
-def train(sentences: Iterable[str], vocab_size: int, exact: bool = True) -> Tokenizer:
+def train(
+    sentences: Iterable[str],
+    vocab_size: int,
+    exact: bool = True,
+    byte_fallback: bool = False,
+    split_digits: bool = False,
+) -> Tokenizer:
     """Learn a BPE vocabulary of ``vocab_size`` pieces, special ids included.
 
-    Every character of the data gets a piece; text is normalised by NFKC. BPE depends only on how
-    often each word occurs. So this counts words while it reads, and needs no memory for the text.
+    Every character of the data gets a piece; text is normalised by NFKC. With ``byte_fallback``
+    each byte gets a piece, which characters that are rarer than one in RARE are spelled with, but
+    for ``normalisation.alphabet``; and NFKC leaves ``normalisation.KEPT`` as they are. With
+    ``split_digits`` no piece has two digits. BPE depends only on how often each word occurs. So
+    this counts words while it reads, and needs no memory for the text.
 
     Raises UnfitSize when the data cannot support ``vocab_size``. If not ``exact``, too large a
     vocabulary becomes half as large as the number of different words instead: as large as the data
@@ -177,7 +203,7 @@ def train(sentences: Iterable[str], vocab_size: int, exact: bool = True) -> Toke
     check_int("tokenizer.vocab_size", vocab_size, most=MAX_VOCAB_SIZE)
     words: Counter[str] = Counter()
     for sentence in sentences:
-        words.update(_one_line(sentence).split(" "))
+        words.update(_one_line(sentence, byte_fallback).split(" "))
     for word in [word for word in words if not 0 < len(word) <= MAX_WORD]:
         del words[word]
     if not words:
@@ -185,44 +211,102 @@ def train(sentences: Iterable[str], vocab_size: int, exact: bool = True) -> Toke
             "no text to train a tokenizer on: every line is empty, or one word of more than "
             f"{MAX_WORD:,} characters"
         )
+    suitable = len(words) // 2
+    if byte_fallback:
+        _leave_to_bytes(words)
+        suitable += BYTES + len(normalisation.alphabet())
+
+    def attempt(size: int) -> Tokenizer:
+        return _train(words, size, byte_fallback, split_digits)
+
     try:
-        return _train(words, vocab_size)
+        return attempt(vocab_size)
     except UnfitSize as error:
         if exact or error.nearest > vocab_size:
             raise
-        vocab_size = max(len(SPECIAL_IDS), min(error.nearest, len(words) // 2))
+        vocab_size = max(len(SPECIAL_IDS), min(error.nearest, suitable))
     try:
-        return _train(words, vocab_size)
+        return attempt(vocab_size)
     except UnfitSize as error:  # fewer pieces than characters
-        return _train(words, error.nearest)
+        return attempt(error.nearest)
 
 
-def _train(words: Counter[str], vocab_size: int) -> Tokenizer:
+def _leave_to_bytes(words: Counter[str]) -> None:
+    """Take out the words with rare characters, and put in the alphabet."""
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for c in word:
+            characters[c] += count
+    alphabet, least = normalisation.alphabet(), characters.total() / RARE
+    rare = {c for c, count in characters.items() if count < least} - alphabet
+    for word in [word for word in words if not rare.isdisjoint(word)]:
+        del words[word]
+    words.update(sorted(alphabet))  # SentencePiece refuses a required character that never occurs
+
+
+def _train(
+    words: Counter[str], vocab_size: int, byte_fallback: bool, split_digits: bool
+) -> Tokenizer:
+    # SentencePiece writes into the model what it is told, default values too.
+    settings: dict[str, Any] = {"split_digits": True} if split_digits else {}
+    if not byte_fallback:
+        settings["normalization_rule_name"] = "nfkc"
+        return Tokenizer(_train_proto(words, vocab_size, settings))
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", suffix=".tsv") as rules:
+        rules.write(normalisation.rules())
+        rules.flush()
+        settings |= {
+            "byte_fallback": True,
+            "normalization_rule_tsv": rules.name,
+            "required_chars": "".join(sorted(normalisation.alphabet())),
+        }
+        proto = _train_proto(words, vocab_size, settings)
+    return Tokenizer(_processor(proto + _NO_PATH).serialized_model_proto())
+
+
+def _train_proto(words: Counter[str], vocab_size: int, settings: dict[str, Any]) -> bytes:
+    """The content of a ``.model`` file. Raises UnfitSize or ValueError."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{count}" for word, count in words.items()),
             input_format="tsv", model_writer=model, model_type="bpe", vocab_size=vocab_size,
-            character_coverage=1.0, normalization_rule_name="nfkc", minloglevel=2,
+            character_coverage=1.0, minloglevel=2,
             pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
             max_sentence_length=65536,  # bytes of a word
             num_threads=16,  # written into the model: a fixed number makes equal files everywhere
+            **settings,
         )  # fmt: skip
     except RuntimeError as error:
         raise _explain(str(error), vocab_size) from None
-    return Tokenizer(model.getvalue())
+    return model.getvalue()
 
 
-def _one_line(text: str) -> str:
+# In scripts that need them, joiners make one letter or emoji of two.
+_INVISIBLE = re.compile("[\u200c\u200d]+(?![\u0600-\U0010ffff])")
+
+
+def _one_line(text: str, joiners: bool = False) -> str:
     """The text in one line of valid UTF-8.
 
     White space of any kind becomes a blank, a lone surrogate a question mark. Control and
-    zero-width characters go, soft hyphens and byte order marks among them.
+    zero-width characters go, soft hyphens and byte order marks among them; with ``joiners`` those
+    stay that join emoji or letters of Arabic and Indic scripts.
     """
-    text = " ".join(text.split())
+    text = " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
     if not text.isprintable():
-        text = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
-    return text.encode("utf-8", "replace").decode("utf-8")
+        kept = "\u200c\u200d" if joiners else ""
+        text = "".join(c for c in text if c in kept or unicodedata.category(c) not in ("Cc", "Cf"))
+        text = _INVISIBLE.sub("", text)
+    return text
+
+
+def printable_bytes(text: str) -> str:
+    """A text that bytes spell, without what is none: parts of a character, control characters.
+
+    SentencePiece decodes such parts to U+FFFD.
+    """
+    return _one_line(text.replace("\ufffd", ""), joiners=True)
 
 
 def _explain(message: str, vocab_size: int) -> ValueError:

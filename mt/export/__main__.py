@@ -22,6 +22,7 @@ with console.exit_at_interrupt():
     from mt.inference.translator import Translator
     from mt.model import checkpoint
     from mt.model.checkpoint import LoadedModel
+    from mt.model.model_path import resolve_model_path
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
 
@@ -40,7 +41,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         description="Rewrite a model for another engine, and prove that it translates alike.",
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help="model folder or checkpoint, or `everyday`, or `latest`")
+    add("model", metavar="MODEL", help="model folder, checkpoint, `everyday`, `latest` or ORG/NAME")
     add("out", metavar="OUT", type=Path, help="folder to write; it must not exist")
     add("--to", required=True, choices=FORMATS, help="the engine")
     add("--precision", default=EXACT, help="float32 (default); ctranslate2 also has float16, int8 "
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.precision not in export.PRECISIONS:
         allowed = ", ".join(export.PRECISIONS)
         raise ValueError(f"--precision {args.precision}: {args.to} is written in {allowed}")
-    path = checkpoint.resolve_model_path(args.model)
+    path = resolve_model_path(args.model)
     loaded = checkpoint.load(path)
     sources, references = zip(*comparison_pairs(args, loaded), strict=True)
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mt.data.special_ids import EOS
+from mt.data.tokenizer import printable_bytes
 from mt.evaluation.metrics import bleu
 from mt.inference.options import MAX_EXTRA, SearchOptions
 from mt.inference.translator import Translator
@@ -64,7 +65,7 @@ def check(
         outputs += [output[: len(source) + MAX_EXTRA] for source, output in pairs]
     expected_texts, texts = tokenizer.decode(expected), tokenizer.decode(outputs)
     for output, text, engine_text in zip(outputs, texts, engine.decode(outputs), strict=True):
-        if text.split() != engine_text.split():
+        if printable_bytes(text).split() != printable_bytes(engine_text).split():
             spelled = tokenizer.pieces(output)
             raise Difference(f"{spelled} is {engine_text!r} by its tokenizer, {text!r} by ours")
     rows = zip(expected, outputs, strict=True)

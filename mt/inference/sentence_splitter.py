@@ -36,6 +36,7 @@ _END = re.compile(
 _INITIALS = re.compile(r"[^\W\d_](\.[^\W\d_])*")  # one letter, or several with dots between
 _CLAUSE = tuple(",;:–—")
 _CLOSING = "\"'”’»«“)]"
+_NOT_FIRST = ("<0x8", "<0x9", "<0xA", "<0xB")  # how pieces begin that are a character's later bytes
 
 
 def sentences(text: str) -> list[str]:
@@ -74,7 +75,7 @@ def split_points(pieces: Sequence[str], max_length: int) -> list[int]:
 
     A segment ends in the second half of what fits, after the last sentence or else after the last
     clause; without either, between the last two words that fit; within a word that is too long,
-    anywhere. The last of the ends is ``len(pieces)``.
+    after any character. The last of the ends is ``len(pieces)``.
     """
     text = "".join(pieces).replace("▁", " ")
     offsets = [0, *itertools.accumulate(map(len, pieces))]  # where each piece begins in the text
@@ -89,7 +90,9 @@ def split_points(pieces: Sequence[str], max_length: int) -> list[int]:
             next((i for i in second_half if offsets[i] in after_sentences), None),
             next((i for i in second_half if _ends_clause(text[offsets[start] : offsets[i]])), None),
         )
-        start = next((i for i in candidates if i is not None), words[0] if words else last)
+        near = range(last, max(start, last - 4), -1)  # a character has at most four bytes
+        within = next((i for i in near if not pieces[i].startswith(_NOT_FIRST)), last)
+        start = next((i for i in candidates if i is not None), words[0] if words else within)
         ends.append(start)
     return [*ends, len(pieces)]
 

@@ -27,6 +27,7 @@ from mt.inference.inputs import Input, add_prefixes, encode_chunks, plan_inputs,
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
 from mt.inference.translation import Segment, Translation
 from mt.model import checkpoint
+from mt.model.model_path import resolve_model_path
 from mt.model.transformer import Transformer
 from mt.utils.checks import check_int
 
@@ -88,13 +89,14 @@ class Translator:
     ) -> "Translator":
         """A translator from a model folder or checkpoint, or from several, as an ensemble.
 
-        ``path`` None is the bundled model, and ``latest`` the newest one under outputs/. An
-        ensemble takes its search defaults from the first model. ``device`` is cpu, cuda, cuda:1
-        or auto; ``precision`` is float32, bfloat16 or int8.
-        Raises FileNotFoundError or ValueError that names the folder or option and what is wrong.
+        ``path`` None is the bundled model, ``latest`` the newest one under outputs/, and ORG/NAME a
+        MarianMT model of the hub (``mt.model.model_path``). An ensemble takes its search defaults
+        from the first model. ``device`` is cpu, cuda, cuda:1 or auto; ``precision`` is float32,
+        bfloat16 or int8.
+        Raises OSError or ValueError that names the folder or option and what is wrong.
         """
         names = [path] if path is None or isinstance(path, str | os.PathLike) else path
-        paths = [checkpoint.resolve_model_path(name) for name in names]
+        paths = [resolve_model_path(name) for name in names]
         if not paths:
             raise ValueError("no model to translate with")
         torch_device = pick_device(device)

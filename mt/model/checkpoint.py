@@ -1,4 +1,4 @@
-"""Save, load, average and find model folders; load and average training checkpoints.
+"""Save, load and average model folders; load and average training checkpoints.
 
 A model folder is self-contained and holds no pickles: ``model.safetensors``, ``config.json``,
 ``tokenizer.model`` and a card, ``README.md``. Lightning's training checkpoints (``.ckpt``) are
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mt.data.tokenizer import Tokenizer
+from mt.model import storage as storages
 from mt.model.marian import MarianTransformer
 from mt.model.transformer import Transformer
 from mt.model.weights import check_shapes, read_checkpoint, read_safetensors, transformer_weights
@@ -25,7 +26,8 @@ from mt.utils.atomic import atomic_folder, atomic_write
 from mt.utils.checks import check_int, printable, short_repr
 from mt.utils.json_io import read_json
 
-FORMAT = "mt-model-1"
+# The second adds ``storage``, which is int8: programs that know only the first one refuse it.
+FORMATS = ("mt-model-1", "mt-model-2")
 BUNDLED_MODEL = Path(__file__).parents[1] / "everyday"
 FILES = ("model.safetensors", "config.json", "tokenizer.model")
 # Of a source, in tokens; the search gives a batch no more (mt.inference.batch_runner).
@@ -49,6 +51,7 @@ def save(
     training: dict[str, Any],
     card: str | None = None,
     search: dict[str, Any] | None = None,
+    storage: str = "float32",
 ) -> None:
     """Write a model folder, whole or not at all; it replaces an older one of that name.
 
@@ -56,18 +59,22 @@ def save(
     ``languages`` are those of the source and the target. ``training`` holds JSON values that tell
     how the model was made and how it scores. ``card`` is the text of README.md; None means one
     made from these facts. ``search`` holds the ``beam_size`` and ``alpha`` that suit the model
-    best, if they are not the paper's. Weights keep their type on disk and load as float32.
-    Raises OSError when the folder cannot be written, TypeError for values that JSON does not have.
+    best, if they are not the paper's. ``storage`` is that of the weights' file, one of
+    ``mt.model.storage.STORAGES``; all load as float32.
+    Raises OSError when the folder cannot be written, TypeError for values that JSON does not have,
+    ValueError for weights that the storage cannot hold.
     """
+    weights = storages.pack(model.state_dict(), storage)
     config = {
-        "format": FORMAT,
+        "format": FORMATS[0],
         "languages": list(languages),
         "max_length": max_length,
         "model": model.config,
         "training": training,
         **({"search": search} if search else {}),
     }
-    weights = {name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()}
+    if storage == "int8":
+        config |= {"format": FORMATS[1], "storage": storage}
     with atomic_folder(folder) as partial:
         # save_file would let only the owner read the file.
         (partial / "model.safetensors").write_bytes(safetensors.torch.save(weights))
@@ -144,8 +151,10 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
     if sizes[0] != sizes[1]:
         raise ValueError(f"{path}: a model of {sizes[0]} pieces with a tokenizer of {sizes[1]}")
     check_shapes(path, weights, model)
-    copies = {name: w.to(torch.float32, copy=True) for name, w in weights.items()}
-    model.load_state_dict(copies, assign=True)
+    # Floats are mapped from the file, which may change; those made from 8 bits are not.
+    copy = config.get("storage") != "int8"
+    weights = {name: w.to(torch.float32, copy=copy) for name, w in weights.items()}
+    model.load_state_dict(weights, assign=True)
     return LoadedModel(model.to(device).eval(), tokenizer, config, path)
 
 
@@ -159,13 +168,16 @@ def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
             state = "not a regular file" if (folder / name).exists() else "missing"
             raise FileNotFoundError(f"{folder}: not a model folder, {name} is {state}{hint}")
     config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if not isinstance(config, dict) or config.get("format") not in FORMATS:
         actual = config.get("format") if isinstance(config, dict) else type(config).__name__
-        raise ValueError(
-            f"{folder}/config.json: format is {short_repr(actual)}, must be {FORMAT!r}"
-        )
+        allowed = " or ".join(map(repr, FORMATS))
+        raise ValueError(f"{folder}/config.json: format is {short_repr(actual)}, must be {allowed}")
+    storage, int8 = config.get("storage"), config["format"] == FORMATS[1]
+    if int8 != (storage == "int8"):
+        must = "'int8'" if int8 else "missing"
+        raise ValueError(f"{folder}/config.json: storage is {short_repr(storage)}, must be {must}")
     _check_config(config, f"{folder}/config.json")
-    weights = read_safetensors(folder / "model.safetensors")
+    weights = read_safetensors(folder / "model.safetensors", int8)
     tokenizer = Tokenizer.load(folder / "tokenizer.model")
     check_hashes(folder, config.get("sha256"), _HASHED)
     return config, weights, tokenizer
@@ -232,29 +244,6 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
         for name, w in weights.items():
             total[name] = total[name] + w.double() if name in total else w.double()
     return {name: (w / len(paths)).float() for name, w in total.items()}
-
-
-def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
-    """The path of a model that a user names: None and ``everyday`` are BUNDLED_MODEL.
-
-    ``latest`` is the newest model under outputs/. Raises FileNotFoundError if there is none.
-    """
-    if name in (None, BUNDLED_MODEL.name):
-        if not BUNDLED_MODEL.is_dir():
-            raise FileNotFoundError(f"{BUNDLED_MODEL} is missing: name a model")
-        return BUNDLED_MODEL
-    return latest() if name == "latest" else Path(str(name))
-
-
-def latest(root: str | os.PathLike[str] = "outputs") -> Path:
-    """The newest model folder below ``root``. Raises FileNotFoundError that says how to get one."""
-    configs = [p for p in Path(root).glob("**/model/config.json") if p.is_file()]
-    if not configs:
-        raise FileNotFoundError(
-            f"no model folder under {root}/: train one with "
-            "`python -m mt.train experiment=quickstart`, or name one"
-        )
-    return max(configs, key=lambda p: p.stat().st_mtime).parent
 
 
 def digest(path: str | os.PathLike[str]) -> str:

@@ -14,18 +14,24 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from mt.model.storage import unpack_int8
 from mt.utils.checks import short_repr
 
 _PREFIX = "model."  # begins the names of the Transformer's weights in a Lightning checkpoint
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The weights of a ``.safetensors`` file. Raises OSError or ValueError that names it."""
+def read_safetensors(path: Path, int8: bool = False) -> dict[str, Tensor]:
+    """The weights of a ``.safetensors`` file. Raises OSError or ValueError that names it.
+
+    ``int8``: its matrices are stored in 8 bits (``mt.model.storage``).
+    """
     try:
         weights = safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path}: damaged or truncated: {short_repr(str(error))}") from None
+    if int8:
+        weights = unpack_int8(path, weights)
     check_values(path, weights)
     return weights
 

@@ -75,10 +75,14 @@ class TokenizerConfig:
 
     path: str | None
     vocab_size: int
+    byte_fallback: bool
+    split_digits: bool
     bpe_dropout: float
 
     def __post_init__(self) -> None:
         check_int("tokenizer.vocab_size", self.vocab_size, most=MAX_VOCAB_SIZE)
+        check_bool("tokenizer.byte_fallback", self.byte_fallback)
+        check_bool("tokenizer.split_digits", self.split_digits)
         check_path("tokenizer.path", self.path, optional=True)
         check_number("tokenizer.bpe_dropout", self.bpe_dropout, 0, below=1)
 

@@ -65,8 +65,8 @@ def _shape(model: dict[str, Any]) -> dict[str, Any]:
 
 def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:
     """ValueError when the command line names a shape or tokenizer beside a pretrained model."""
-    fixed = {"model", "variation", "tokenizer.path", "tokenizer.vocab_size"}
-    fixed |= {f"model.{name}" for name in shape}
+    kind = {f"tokenizer.{name}" for name in ("path", "vocab_size", "byte_fallback", "split_digits")}
+    fixed = {"model", "variation", *kind, *(f"model.{name}" for name in shape)}
     for override, name in zip(overrides, _names(overrides), strict=True):
         if name in fixed:
             raise ValueError(
@@ -103,9 +103,10 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
 
     One of several ranks trains it; the others wait. A text that is too short for the pieces of a
     configuration file gets fewer. Raises ValueError when the command line names another size than
-    the text supports or the file has.
+    the text supports, or what the file does not have.
     """
-    size, named = config.tokenizer.vocab_size, "tokenizer.vocab_size" in _names(config.overrides)
+    settings, names = config.tokenizer, _names(config.overrides)
+    size, named = settings.vocab_size, "tokenizer.vocab_size" in names
     if not path.exists():
         with preprocessing.file_lock(path, config.data.cache_dir):
             if not path.exists():
@@ -115,7 +116,13 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
                     desc="reading", unit=" pairs", disable=None,
                 )  # fmt: skip
                 sentences = (side for pair in pairs for side in pair)
-                trained = tokenizer.train(sentences, size, exact=named)
+                trained = tokenizer.train(
+                    sentences,
+                    size,
+                    exact=named,
+                    byte_fallback=settings.byte_fallback,
+                    split_digits=settings.split_digits,
+                )
                 if trained.vocab_size < size:
                     log.info(
                         f"the training text is too short for {size:,} pieces "
@@ -128,14 +135,34 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
             f"tokenizer.vocab_size={size}, but {path} has {loaded.vocab_size} pieces: "
             "leave the size out, or name another tokenizer.path"
         )
+    _check_kind(config, path, loaded)
     log.info(f"tokenizer: {path}, {loaded.vocab_size:,} pieces")
     return loaded
 
 
+def _check_kind(config: TrainConfig, path: Path, loaded: Tokenizer) -> None:
+    """ValueError when the command line names a kind of tokenizer that the file does not have."""
+    names, settings = _names(config.overrides), config.tokenizer
+    other = {
+        "byte_fallback": settings.byte_fallback != loaded.byte_fallback,
+        # The pieces of a text without numbers tell nothing.
+        "split_digits": settings.split_digits and not loaded.split_digits,
+    }
+    for name, differs in other.items():
+        if differs and f"tokenizer.{name}" in names:
+            value = str(getattr(settings, name)).lower()
+            raise ValueError(
+                f"tokenizer.{name}={value}, but {path} was made otherwise: "
+                "leave the setting out, or name another tokenizer.path"
+            )
+
+
 def tokenizer_path(config: TrainConfig) -> Path:
-    """The tokenizer's file: the one named, or one for exactly this training text and size."""
-    if config.tokenizer.path is not None:
-        return Path(config.tokenizer.path)
-    text = json.dumps([config.data.reader.identity("train"), config.data.limit])
+    """The tokenizer's file: the one named, or one for exactly this training text and settings."""
+    settings = config.tokenizer
+    if settings.path is not None:
+        return Path(settings.path)
+    kind = [name for name in ("byte_fallback", "split_digits") if getattr(settings, name)]
+    text = json.dumps([config.data.reader.identity("train"), config.data.limit, *kind])
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return Path("tokenizer") / f"{config.data_name}-{config.tokenizer.vocab_size}-{digest}.model"
+    return Path("tokenizer") / f"{config.data_name}-{settings.vocab_size}-{digest}.model"

@@ -22,6 +22,7 @@ from mt.export import __main__
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
+from mt.model.model_path import resolve_model_path
 from mt.utils import console
 
 FORMS = (
@@ -77,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> None:
-    model = checkpoint.resolve_model_path(args.model)
+    model = resolve_model_path(args.model)
     with tempfile.TemporaryDirectory() as scratch:
         folders, parity = {}, {}
         for form, precision in FORMS:

@@ -31,10 +31,10 @@ from hypothesis import strategies as st
 
 from mt import translate
 from mt.data.readers import FileReader
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizer import Tokenizer, train
 from mt.inference.options import SearchOptions, load_search_defaults
 from mt.inference.translator import Translator
-from mt.model import checkpoint
+from mt.model import checkpoint, storage
 from mt.utils import line_io
 
 EXAMPLES = 15  # of each property in the default run
@@ -168,11 +168,12 @@ def check_config(good: Good, folder: Path, case: str) -> None:
 
 
 @st.composite
-def weights(draw: st.DrawFn, good: Good) -> bytes:
-    content = good.files["model.safetensors"]
+def weights(draw: st.DrawFn, good: Good) -> tuple[str, bytes]:
+    """The storage that the folder declares, and the file."""
+    kept = draw(st.sampled_from(["float32", "int8"]))
+    state = storage.pack(safetensors.torch.load(good.files["model.safetensors"]), kept)
     if draw(st.booleans()):
-        return draw(damaged_bytes(content))
-    state = safetensors.torch.load(content)
+        return kept, draw(damaged_bytes(safetensors.torch.save(state)))
     name = draw(st.sampled_from(sorted(state)))
     shape = draw(st.just(list(state[name].shape)) | st.lists(st.integers(0, 40), max_size=3))
     dtypes = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int64]
@@ -181,16 +182,21 @@ def weights(draw: st.DrawFn, good: Good) -> bytes:
         value = draw(st.floats() | st.sampled_from([3e38, 1e30, torch.nan, -torch.inf]))
         w.view(-1)[draw(st.integers(0, w.numel() - 1)) :] = value
     state[draw(st.just(name) | st.text())] = w.to(draw(st.sampled_from(dtypes)))
-    return safetensors.torch.save(state)
+    return kept, safetensors.torch.save(state)
 
 
-def check_weights(good: Good, folder: Path, case: bytes) -> None:
-    write_folder(folder, {**good.files, "model.safetensors": case})
+def check_weights(good: Good, folder: Path, case: tuple[str, bytes]) -> None:
+    config = json.loads(good.files["config.json"])
+    if case[0] == "int8":
+        config |= {"format": checkpoint.FORMATS[1], "storage": "int8"}
+    changed = {"config.json": json.dumps(config).encode(), "model.safetensors": case[1]}
+    write_folder(folder, {**good.files, **changed})
     check_model(folder)
 
 
 def tokenizers(good: Good) -> st.SearchStrategy[bytes]:
-    return damaged_bytes(good.files["tokenizer.model"])
+    of_bytes = train([text for pair in PAIRS for text in pair], 700, False, byte_fallback=True)
+    return damaged_bytes(good.files["tokenizer.model"]) | damaged_bytes(of_bytes.proto)
 
 
 def check_tokenizer(good: Good, folder: Path, case: bytes) -> None:

@@ -29,8 +29,15 @@ def tiny(seed: int = 0, **changes: int) -> Transformer:
     return Transformer(**sizes).eval()
 
 
-def save(folder: Path, model: Transformer, tokenizer: Tokenizer, **training: Any) -> Path:
-    checkpoint.save(folder, model, tokenizer, 20, ["en", "de"], {"steps": 7, **training})
+def save(
+    folder: Path,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    storage: str = "float32",
+    **training: Any,
+) -> Path:
+    facts = {"steps": 7, **training}
+    checkpoint.save(folder, model, tokenizer, 20, ["en", "de"], facts, storage=storage)
     return folder
 
 

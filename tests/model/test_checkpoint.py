@@ -269,9 +269,11 @@ MISSING = object()
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("format", "mt-model-9", "format is 'mt-model-9', must be 'mt-model-1'"),
+        ("format", "mt-model-9", "is 'mt-model-9', must be 'mt-model-1' or 'mt-model-2'"),
         ("format", ["mt-model-1"], "must be 'mt-model-1'"),
         ("format", MISSING, "format is None"),
+        ("format", "mt-model-2", "storage is None, must be 'int8'"),
+        ("storage", "int8", "storage is 'int8', must be missing"),
         ("max_length", MISSING, "max_length"),
         ("max_length", "20", "max_length"),
         ("max_length", None, "max_length"),
@@ -455,21 +457,7 @@ def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
         checkpoint.average([tmp_path / "absent.ckpt"])
 
 
-# Finding and naming
-
-
-def test_latest_is_the_newest_model_folder(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    folders = [save(tmp_path / day / "run" / "model", tiny(), tokenizer) for day in "abc"]
-    for folder, age in zip(folders, (300, 100, 200), strict=True):
-        os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
-    assert checkpoint.latest(tmp_path) == folders[1]
-
-
-def test_latest_of_nothing_says_how_to_get_one(tmp_path: Path) -> None:
-    (tmp_path / "run" / "model").mkdir(parents=True)  # without a config.json it is none
-    with pytest.raises(FileNotFoundError, match="experiment=quickstart") as caught:
-        checkpoint.latest(tmp_path)
-    assert f"no model folder under {tmp_path}" in str(caught.value)
+# Naming
 
 
 def test_the_digest_follows_the_weights_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:

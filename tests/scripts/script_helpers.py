@@ -12,8 +12,8 @@ BENCHMARKS = SCRIPTS / "benchmarks"
 
 
 def load_script(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
-    """Import a file of scripts/ or scripts/benchmarks/."""
-    for folder in (BENCHMARKS, SCRIPTS):
+    """Import a file of scripts/, scripts/benchmarks/ or scripts/bundled_model/."""
+    for folder in (BENCHMARKS, SCRIPTS / "bundled_model", SCRIPTS):
         if str(folder) not in sys.path:
             monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr("mt.training.malloc._mallopt", lambda *_: None)  # it would last

@@ -115,9 +115,34 @@ def test_ship_model_halves_the_weights_and_takes_a_card(
     assert main([str(output), str(output), "--card", str(card), "--beam-size", "5"]) == 0
     assert load_search_defaults(output) == SearchOptions(5, 1.2)
     monkeypatch.setitem(main.__globals__, "MAX_BYTES", 1000)
+    assert main(arguments) == 0  # the user's own may be larger
+    monkeypatch.setattr(checkpoint, "BUNDLED_MODEL", output)
     assert main(arguments) == 2
-    assert "more than 1,000" in capsys.readouterr().err
+    assert "bytes in float16, more than 1,000" in capsys.readouterr().err
     assert (output / "model.safetensors").exists()
+
+
+def test_ship_model_makes_a_smaller_folder_of_a_users_own(
+    tmp_path: Path, small_tokenizer: Tokenizer, capsys: Any
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "ship_model.py"))["main"]
+    own, small = tmp_path / "model", tmp_path / "small"
+    torch.manual_seed(0)
+    model = Transformer(small_tokenizer.vocab_size, N=1, d_model=128, d_ff=256, h=4)
+    facts = {"command": "python -m mt.train", "BLEU": 27.3}
+    checkpoint.save(own, model, small_tokenizer, 9, ["en", "de"], facts, "# Mine\n")
+    assert main([str(own), str(small), "--storage", "int8"]) == 0
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (own, small)]
+    assert sizes[1] < 0.3 * sizes[0]
+    assert f"{small}: 0.6 MB of weights and tokenizer\n" == capsys.readouterr().out
+    assert (small / "README.md").read_text() == "# Mine\n"
+    config = checkpoint.load(small).config
+    assert (config["storage"], config["training"]) == ("int8", facts)
+    assert main([str(small), str(small), "--storage", "float32"]) == 0  # it can grow again
+    assert "storage" not in checkpoint.load(small).config
+    (own / "README.md").unlink()
+    assert main([str(own), str(small)]) == 0
+    assert (small / "README.md").read_text().startswith("# en → de translation model\n")
 
 
 def test_ship_model_replaces_model_folders_alone(
@@ -150,7 +175,7 @@ def test_ship_model_refuses_what_would_be_no_model(
     checkpoint.save(model, loaded.model, loaded.tokenizer, 9, ["en", "de"], {})
     assert main([str(model), str(tmp_path / "out"), "--card", str(card)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.endswith("card.md: not UTF-8") or line.endswith("too large for 16 bits")
+    assert line.endswith("card.md: not UTF-8") or "too large for float16" in line
     assert not (tmp_path / "out").exists()
 
 

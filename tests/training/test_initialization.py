@@ -1,19 +1,23 @@
 """Training that goes on from another model's weights (init_from)."""
 
+import itertools
+import re
 import runpy
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
-from train_helpers import ROOT, arguments, assert_same_weights, run, weights
+from train_helpers import PAIRS, ROOT, arguments, assert_same_weights, run, weights
 
 from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
 from mt.model.marian import MarianTransformer
 from mt.model.transformer import Transformer
+from mt.training import initialization
 
 SHAPE = {"N": 2, "d_model": 24, "d_ff": 40, "h": 3, "P_drop": 0.3}  # not that of arguments()
 
@@ -23,8 +27,8 @@ def model(tmp_path: Path, bpe: Tokenizer) -> Path:
     """A model folder in float16, as the bundled one."""
     torch.manual_seed(3)
     folder = tmp_path / "pretrained"
-    transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE).half()
-    checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {})
+    transformer = Transformer(vocab_size=bpe.vocab_size, **SHAPE)
+    checkpoint.save(folder, transformer, bpe, 64, ["en", "de"], {}, storage="float16")
     return folder
 
 
@@ -151,7 +155,7 @@ def test_a_mean_of_checkpoints_names_the_pretrained_model_too(
 @pytest.mark.parametrize(
     "override",
     ["model=big", "model.N=5", "variation=C_N2", "tokenizer.path=a.model",
-     "tokenizer.vocab_size=500"],
+     "tokenizer.vocab_size=500", "tokenizer.byte_fallback=true", "tokenizer.split_digits=false"],
 )  # fmt: skip
 def test_another_shape_or_tokenizer_is_refused_beside_a_pretrained_model(
     override: str,
@@ -198,6 +202,62 @@ def test_a_size_that_the_command_line_does_not_name_fits_the_text_and_is_found_a
     assert "tokenizer.vocab_size=36999: too large for this training text, which supports" in error
     assert error.count("\n") == 1
     assert list(Path("tokenizer").glob("*.model")) == [path]
+
+
+def config_of(tmp_path: Path, *overrides: str, **settings: Any) -> Any:
+    """What ``load_or_train`` reads of a configuration, with numbers in the training text."""
+    pairs = [(f"{source} {n}", f"{n} {target}") for n, (source, target) in enumerate(PAIRS, 1900)]
+    reader = SimpleNamespace(pairs=lambda split: iter(pairs), identity=lambda split: [split])
+    values = {"path": None, "vocab_size": 800, "byte_fallback": False, "split_digits": False}
+    return SimpleNamespace(
+        tokenizer=SimpleNamespace(**values | settings),
+        data=SimpleNamespace(reader=reader, limit=None, cache_dir=str(tmp_path / "cache")),
+        data_name="files",
+        overrides=[f"tokenizer.{name}={settings[name]}" for name in settings] + list(overrides),
+    )
+
+
+def test_each_kind_of_tokenizer_has_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = set()
+    for byte_fallback, split_digits in itertools.product((False, True), repeat=2):
+        kind = {"byte_fallback": byte_fallback, "split_digits": split_digits}
+        config = config_of(tmp_path, **kind)
+        path = initialization.tokenizer_path(config)
+        loaded = initialization.load_or_train(config, path)
+        assert (loaded.byte_fallback, loaded.split_digits) == (byte_fallback, split_digits)
+        assert initialization.load_or_train(config, path).proto == loaded.proto
+        paths.add(path)
+
+        for name, other in itertools.product(kind, (False, True)):
+            asked = config_of(tmp_path, path=str(path), **{name: other})
+            # The pieces of a text without numbers do not tell whether digits are split.
+            if other == kind[name] or (name, other) == ("split_digits", False):
+                initialization.load_or_train(asked, path)
+                continue
+            refusal = f"tokenizer.{name}={str(other).lower()}, but {path} was made otherwise: leave"
+            with pytest.raises(ValueError, match=re.escape(refusal)):
+                initialization.load_or_train(asked, path)
+        asked.overrides = []  # a configuration file's setting gives way to the file, as a size does
+        initialization.load_or_train(asked, path)
+    assert len(paths) == 4
+
+
+def test_a_run_with_bytes_and_digits(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["byte_fallback=true", "split_digits=true", "bpe_dropout=0.1", "vocab_size=800"]
+    command = arguments(corpus, tmp_path / "run", **{"trainer.max_steps": 2, "data.noise": 0.2})
+    command = [a for a in command if not a.startswith("tokenizer.path=")]
+    command += [f"tokenizer.{setting}" for setting in settings]
+    assert run(command, monkeypatch) == 0
+    loaded = checkpoint.load(tmp_path / "run" / "model")
+    assert loaded.tokenizer.byte_fallback
+    assert loaded.tokenizer.split_digits
+    assert loaded.model.config["vocab_size"] == 800
 
 
 def test_the_learned_positions_of_the_pretrained_model_count(

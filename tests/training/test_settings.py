@@ -44,7 +44,7 @@ MEANT = {  # values of ODD that make sense
             "data.clean.duplicates", "data.clean.empty", "data.clean.identical", "data.phrasebook",
             "data.reader.phrasebook", "model.compile", "trainer.benchmark",
             "trainer.detect_anomaly", "trainer.deterministic", "trainer.inference_mode",
-            "trainer.sync_batchnorm",
+            "trainer.sync_batchnorm", "tokenizer.byte_fallback", "tokenizer.split_digits",
         )
     },
 }  # fmt: skip

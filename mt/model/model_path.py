@@ -1,0 +1,43 @@
+"""Finds the model that a user names."""
+
+import os
+from pathlib import Path
+
+from mt.model import checkpoint, hub, marian_import
+
+
+def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
+    """The path of a model folder or checkpoint that a user names.
+
+    None and ``everyday`` are the bundled model, and ``latest`` is the newest one under outputs/.
+    Anything else is a path if that exists. Other names ORG/NAME are models of the hub
+    (``mt.model.hub``). These, and folders that transformers saved, become model folders in the
+    cache, $MT_CACHE or ~/.cache/mt.
+    Raises OSError or ValueError that says what is wrong and what to do.
+    """
+    bundled = checkpoint.BUNDLED_MODEL
+    if name in (None, bundled.name):
+        if not bundled.is_dir():
+            raise FileNotFoundError(f"{bundled} is missing: name a model")
+        return bundled
+    if name == "latest":
+        return latest()
+    if isinstance(name, str) and hub.is_name(name):
+        return hub.converted(name, _cache())
+    path = Path(str(name))
+    return marian_import.converted(path, _cache()) if marian_import.is_marian(path) else path
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("MT_CACHE") or "~/.cache/mt").expanduser() / "models"
+
+
+def latest(root: str | os.PathLike[str] = "outputs") -> Path:
+    """The newest model folder below ``root``. Raises FileNotFoundError that says how to get one."""
+    configs = [p for p in Path(root).glob("**/model/config.json") if p.is_file()]
+    if not configs:
+        raise FileNotFoundError(
+            f"no model folder under {root}/: train one with "
+            "`python -m mt.train experiment=quickstart`, or name one"
+        )
+    return max(configs, key=lambda p: p.stat().st_mtime).parent
