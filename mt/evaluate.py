@@ -29,7 +29,7 @@ with console.exit_at_interrupt():
     from omegaconf import DictConfig, OmegaConf
 
     from mt.data import preprocessing
-    from mt.data.readers import SPLITS, CorpusReader, FileReader
+    from mt.data.readers import SPLITS, CorpusReader, FileReader, PhrasebookReader
     from mt.evaluation import compare, metrics, plots
     from mt.evaluation import report as reports
     from mt.evaluation.comet import Comet
@@ -106,7 +106,10 @@ def read_config(cfg: DictConfig) -> EvaluateConfig:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
     else:
         reader, split = hydra_app.instantiate(cfg, "data.reader"), cfg.split
-        test_set = f"{cfg.data.get(split) or cfg.data.get('path') or 'phrasebook'} ({split})"
+        name = cfg.data.get(split) or cfg.data.get("path") or "phrasebook"
+        if isinstance(reader, PhrasebookReader) and list(reader.parts) != ["grammar"]:
+            name = f"phrasebook: {', '.join(reader.parts)}"
+        test_set = f"{name} ({split})"
     return EvaluateConfig(
         reader=reader,
         split=split,

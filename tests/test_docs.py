@@ -204,6 +204,7 @@ def check_options(program: str, arguments: list[str], monkeypatch: pytest.Monkey
         patch.setattr(sys, "argv", [program, *arguments])
         patch.syspath_prepend(str(ROOT / "scripts"))
         patch.syspath_prepend(str(ROOT / "scripts" / "benchmarks"))
+        patch.syspath_prepend(str(ROOT / "scripts" / "bundled_model"))
         package = (ROOT / Path(*program.split("."))).is_dir()
         start = runpy.run_module if program.startswith("mt.") else runpy.run_path
         name = str(ROOT / program) if start is runpy.run_path else program

@@ -566,12 +566,21 @@ def test_a_split_and_a_limit(
     assert len(hypotheses(tmp_path, 1)) == count
 
 
-def test_the_phrasebook_is_a_test_set(evaluate: RunModule, tmp_path: Path) -> None:
-    done = evaluate("data=phrasebook", "limit=2", "search.beam_size=1")
+@pytest.mark.parametrize(
+    ("changes", "parts", "name"),
+    [
+        ([], ["grammar"], "phrasebook (test)"),
+        (["data.parts=[themes]"], ["themes"], "phrasebook: themes (test)"),
+    ],
+)
+def test_the_phrasebook_is_a_test_set(
+    evaluate: RunModule, tmp_path: Path, changes: list[str], parts: list[str], name: str
+) -> None:
+    done = evaluate("data=phrasebook", *changes, "limit=2", "search.beam_size=1")
     assert done.code == 0, done
     report = read_report(tmp_path)
-    assert report["data"] == "phrasebook (test)"
-    references = [de for _, de in phrasebook.load("test")[:2]]
+    assert report["data"] == name
+    references = [de for _, de in phrasebook.load("test", parts)[:2]]
     expected = metrics.bleu(hypotheses(tmp_path, 1), references)
     assert report["runs"][0]["scores"][0]["value"] == expected.value
 

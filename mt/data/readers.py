@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mt.data import phrasebook
-from mt.utils.checks import check_bool, short_repr
+from mt.utils.checks import short_repr
 from mt.utils.json_io import parse_json
 from mt.utils.line_io import read_lines
 
@@ -45,19 +45,30 @@ def check_languages(src: Any, tgt: Any, *kinds: type) -> None:
         raise ValueError(f"data.src={src} and data.tgt={tgt}: the source is the target")
 
 
+def check_parts(name: str, parts: Any, others: str = "") -> None:
+    """ValueError unless a list names parts of the phrasebook; ``others`` may be set as well."""
+    known = phrasebook.PARTS
+    if not isinstance(parts, Sequence) or not parts or any(part not in known for part in parts):
+        raise ValueError(
+            f"{name}={short_repr(parts)}: must be {others}a list of {', '.join(known)}"
+        )
+
+
 @dataclass(frozen=True)
 class PhrasebookReader:
-    """The corpus inside this package: English and German everyday sentences, no network."""
+    """The corpus inside this package, English and German, no network: some of its parts."""
 
     src: str = "en"
     tgt: str = "de"
+    parts: Sequence[str] = ("grammar",)
 
     def __post_init__(self) -> None:
+        check_parts("data.parts", self.parts)
         if {self.src, self.tgt} != {"en", "de"}:
             raise ValueError(f"the phrasebook is between en and de, not {self.src}-{self.tgt}")
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        for english, german in phrasebook.load(split):
+        for english, german in phrasebook.load(split, self.parts):
             yield (english, german) if self.src == "en" else (german, english)
 
     def identity(self, split: str) -> list[Any]:
@@ -82,7 +93,8 @@ class FileReader:
     test: str | list[str] | None = None
     src: str | int = "en"
     tgt: str | int = "de"
-    phrasebook: bool = False  # adds the phrasebook's training pairs after the files' own
+    # adds the phrasebook's training pairs after the files' own: true its grammar, a list its parts
+    phrasebook: bool | Sequence[str] = False
 
     def __post_init__(self) -> None:
         check_languages(self.src, self.tgt, str, int)
@@ -94,10 +106,12 @@ class FileReader:
                 raise ValueError(
                     f"data.{split}={short_repr(value)}: must name files; quote a number"
                 )
-        check_bool("data.phrasebook", self.phrasebook)
+        if not isinstance(self.phrasebook, bool):
+            check_parts("data.phrasebook", self.phrasebook, "true, false or ")
         if self.phrasebook and {self.src, self.tgt} != {"en", "de"}:
             raise ValueError(
-                f"data.phrasebook=true is between en and de, not {self.src} and {self.tgt}"
+                f"data.phrasebook is between en and de, not {self.src} and {self.tgt}: "
+                "set it to false"
             )
 
     def pairs(self, split: str) -> Iterator[Pair]:
@@ -116,8 +130,10 @@ class FileReader:
 
     def _added(self, split: str) -> list[PhrasebookReader]:
         """The phrasebook, where its pairs are added to the split."""
-        added = self.phrasebook and split == "train"
-        return [PhrasebookReader(str(self.src), str(self.tgt))] if added else []
+        if not self.phrasebook or split != "train":
+            return []
+        parts = ["grammar"] if self.phrasebook is True else self.phrasebook
+        return [PhrasebookReader(str(self.src), str(self.tgt), parts)]
 
     def _locate(self, split: str) -> tuple[str, list[Path]]:
         """The format of a split, "lines", "tsv" or "json", and its files, which exist."""

@@ -161,6 +161,8 @@ def test_the_phrasebook_has_a_reader() -> None:
         PhrasebookReader().identity("validation"),
         PhrasebookReader().identity("test"),
         PhrasebookReader("de", "en").identity("test"),
+        PhrasebookReader(parts=["themes"]).identity("test"),
+        PhrasebookReader(parts=["grammar", "themes"]).identity("test"),
     ]
     assert all(a != b for a, b in itertools.combinations(identities, 2))
 
@@ -168,6 +170,21 @@ def test_the_phrasebook_has_a_reader() -> None:
 def test_the_phrasebook_has_two_languages() -> None:
     with pytest.raises(ValueError, match="between en and de, not en-fr"):
         PhrasebookReader("en", "fr")
+
+
+@pytest.mark.parametrize(
+    "parts", [["news"], ["grammar", 1], [], "themes", None, True, {"themes": 1}]
+)
+def test_the_parts_of_the_phrasebook_are_known(parts: Any) -> None:
+    message = f"parts={parts!r}: must be a list of grammar, themes, entities"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PhrasebookReader(parts=parts)
+
+
+def test_a_reader_has_the_parts_in_the_order_that_it_names() -> None:
+    pairs = PhrasebookReader("de", "en", parts=["themes", "grammar"]).pairs("test")
+    both = phrasebook.load("test", ["themes"]) + phrasebook.load("test")
+    assert list(pairs) == [(german, english) for english, german in both]
 
 
 def test_the_phrasebook_joins_the_training_pairs_of_files(corpus_folder: Path) -> None:
@@ -180,13 +197,18 @@ def test_the_phrasebook_joins_the_training_pairs_of_files(corpus_folder: Path) -
     assert joined.identity("validation") == plain.identity("validation")
     back = FileReader(**named, src="de", tgt="en", phrasebook=True)
     assert list(back.pairs("train"))[-1] == book[-1][::-1]
+    themes = FileReader(**named, phrasebook=["themes"])
+    assert list(themes.pairs("train")) == own + phrasebook.load("train", ["themes"])
+    assert themes.identity("train") != joined.identity("train")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"phrasebook": "no"}, "data.phrasebook='no': must be true or false"),
+        ({"phrasebook": "no"}, "data.phrasebook='no': must be true, false or a list of grammar"),
+        ({"phrasebook": []}, r"data.phrasebook=\[\]: must be true, false or a list"),
         ({"phrasebook": True, "src": 0, "tgt": 1}, "between en and de, not 0 and 1"),
+        ({"phrasebook": ["themes"], "tgt": "fr"}, "between en and de, not en and fr: set it to"),
     ],
 )
 def test_the_phrasebook_joins_english_and_german_alone(changes: Any, message: str) -> None:
