@@ -83,7 +83,10 @@ SETTINGS = [
     ("model.d_model=7", r"d_model=7: must be even"),
     ("model=huge", r"model=huge: conf/model has no such file; it has base, big, tiny$"),
     ("data=wmt15", r"data=wmt15: conf/data has no such file; it has files, multi30k, phrasebook"),
-    ("experiment=quickstrat", r"experiment=quickstrat: .*; it has bundled, everyday, multi30k, quickstart,"),
+    (
+        "experiment=quickstrat",
+        r"experiment=quickstrat: .*; it has bundled, everyday, multi30k, quickstart",
+    ),
     ("modle.N=6", r"modle.N is no setting; did you mean model.N\?"),
     ("model.layers=6", r"model.layers is no setting; --cfg job prints all settings"),
     ("trainer.max_stepz=1", r"trainer.max_stepz is no setting; did you mean trainer.max_steps\?"),
