@@ -41,6 +41,7 @@ SEARCH_HELP = {  # for each field of SearchOptions that is a number
     "no_repeat_ngram": "no N tokens come twice in a translation",
     "repetition_penalty": "a value above 1 makes tokens less likely to come again",
     "samples": "draw N translations instead of searching; the best score comes first",
+    "alternatives": "continue each of the N likeliest first tokens greedily instead of searching",
     "temperature": "temperature of the samples (default 1)",
     "top_k": "sample among the K likeliest tokens",
     "top_p": "sample among the likeliest tokens whose probabilities sum to P",
@@ -69,7 +70,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
             parser.error(f"--engine {args.engine} wants one --model, a folder written by mt.export")
-        for name in ("score", "tokens", "attention", "samples", "mbr"):
+        for name in ("score", "tokens", "attention", "samples", "alternatives", "mbr"):
             if getattr(args, name):
                 parser.error(f"--{name} is not for --engine {args.engine}")
     return args

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from mt.data.special_ids import BOS, EOS, UNK
 from mt.data.tokenizer import Tokenizer
 from mt.export import common
-from mt.inference.beam_search import Hypothesis
 from mt.inference.options import MAX_EXTRA, SearchOptions, load_search_defaults
+from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator, pick_device, pick_workers
 from mt.model import checkpoint
@@ -147,8 +147,10 @@ class Engine(common.OwnTokenizer, Translator):
     def search(
         self, sources: list[list[int]], options: SearchOptions, prefixes: list[list[int]]
     ) -> list[list[Hypothesis]]:
-        if options.samples or options.attention or options.mbr:
-            raise ValueError("CTranslate2 gives neither samples nor attention, nor what MBR needs")
+        if not options.is_beam_search or options.attention or options.mbr:
+            raise ValueError(
+                "CTranslate2 gives neither samples, alternatives nor attention, nor what MBR needs"
+            )
         limits = [max(len(ids) + MAX_EXTRA, options.min_length) for ids in sources]
         if options.max_length is not None:
             limits = [options.max_length] * len(sources)

@@ -63,7 +63,7 @@ class InferenceModel:
         for layer in self.encoder:
             x = layer(x, len(src), mask)
         cross = [layer.cross_attention.keys_values(x, len(src)) for layer in self.decoder]
-        return State(torch.stack(cross), mask)
+        return State(torch.stack(cross), (~padding).sum(dim=1).tolist())
 
     def step(self, tokens: Tensor, state: "State", parents: Tensor | None = None) -> Tensor:
         """Last tokens [B, w] -> float32 logits of the next tokens [B, w, V]; ``state`` advances.
@@ -73,7 +73,7 @@ class InferenceModel:
         search, there is no need for ``parents``.
         """
         B, w = tokens.shape
-        x = self._embed(tokens.view(-1, 1), state.length)
+        x = self._embed(tokens.view(-1, 1), state.positions(w))
         new_slots, keys, values, mask = state.advance(w, parents)
         layers = zip(self.decoder, new_slots, keys, values, *state.cross_by_layer, strict=True)
         for layer, *caches in layers:
@@ -90,27 +90,33 @@ class InferenceModel:
         """
         T = max(map(len, outputs), default=0) + 1
         inputs = [[bos, *ids] + [bos] * (T - 1 - len(ids)) for ids in outputs]  # shifted right
+        tokens = torch.tensor(inputs, device=self.device)
         state = self.start(src)
         state.weights = []
-        for tokens in torch.tensor(inputs, device=self.device).T:
-            self.step(tokens[:, None], state)
-        weights = torch.stack(state.weights).unflatten(0, (T, -1))[:, :, :, :, 0]  # [T, N, B, h, S]
-        weights = weights.permute(2, 1, 3, 0, 4).float().cpu()
-        lengths = (src != self.pad_id).sum(dim=1).tolist()
+        x = self._embed(tokens, 0)
+        causal = torch.full((T, T), -torch.inf, dtype=self.dtype, device=self.device).triu(1)
+        for layer, K, V in zip(self.decoder, *state.cross_by_layer, strict=True):
+            slots = x.new_empty(len(src), T, 2 * self.h, layer.self_attention.width)
+            x = layer(x, len(src), slots, *_keys_values(slots), K, V, causal, state)
+        weights = torch.stack(state.weights, dim=1).float().cpu()  # [B, N, h, T, S]
+        lengths = state.source_lengths
         return [
             weights[b, :, :, : len(ids) + 1, : lengths[b]].clone() for b, ids in enumerate(outputs)
         ]
 
-    def _embed(self, ids: Tensor, position: int) -> Tensor:
-        """Ids [B, T] at ``position`` and after it -> [B * T, d_model] (3.4, 3.5)."""
-        end = position + ids.shape[1]
+    def _embed(self, ids: Tensor, first: "int | Tensor") -> Tensor:
+        """Ids [B, T] -> [B * T, d_model] (3.4, 3.5).
+
+        ``first`` is the position of the first column, or the positions [B] of the only one.
+        """
+        end = (first if isinstance(first, int) else int(first.max())) + ids.shape[1]
         table = self.positions  # read once: another thread may replace it
         if end > len(table):
             table = position_table(self.learned, 2 * end + 100, self.d_model)
             table = self.positions = table.to(self.device, self.dtype)
+        positions = table[first:end] if isinstance(first, int) else table[first, None]
         x = torch.embedding(self.embedding, ids)
-        x = torch.add(table[position:end], x, alpha=math.sqrt(self.d_model))
-        return x.flatten(0, 1)
+        return torch.add(positions, x, alpha=math.sqrt(self.d_model)).flatten(0, 1)
 
 
 def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
@@ -125,66 +131,136 @@ class State:
     """The caches that a decoding step needs of the steps before it.
 
     All hypotheses of a sentence share one cache. Each step writes w new slots, one for each
-    hypothesis, and never moves or deletes them. The w hypotheses are the w queries of one
-    attention over all slots, and each has a row of the mask: 0 for the slots of its own tokens,
-    -inf for the others. A hypothesis that continues another copies the row of that.
+    hypothesis, and never moves them. The w hypotheses are the w queries of one attention over all
+    slots, and each has a row of the mask: 0 for the slots of its own tokens, -inf for the others.
+    A hypothesis that continues another copies the row of that.
+
+    Sentences that join later see none of the earlier slots. Attention begins at the first slot of
+    the oldest sentence; the slots before it are used again when the cache is full.
     """
 
-    def __init__(self, cross: Tensor, source_mask: Tensor | None) -> None:
-        self.cross_cache = cross  # [N, B, S, 2h, width]: the keys of all heads, then their values
-        self.source_mask = source_mask  # [B, 1, 1, S], or None when there is no padding
-        self.cross_by_layer = _by_layer(cross)
-        self.self_cache = torch.empty_like(cross[:, :, :1])  # [N, B, capacity, 2h, width]
-        self.past_mask: Tensor | None = None  # [B, w, capacity]; None: all see every slot
+    def __init__(self, cross: Tensor, source_lengths: list[int]) -> None:
+        # The keys of all heads, then their values; there may be room for more B, S and slots.
+        self._cross_cache = cross  # [N, B, S, 2h, width]
+        self._self_cache = torch.empty_like(cross[:, :, :1])  # [N, B, slots, 2h, width]
+        self.source_lengths = source_lengths  # eos counted
+        self.past_mask: Tensor | None = None  # [B, w, slots]; None: all see every slot
         self.slots_used = 0
         self.length = 0  # steps taken
+        # Of each sentence: steps taken and slots used when it joined.
+        self.joined_at, self.first_slots = [0] * len(source_lengths), [0] * len(source_lengths)
         self.weights: list[Tensor] | None = None  # a list collects cross-attention's weights
+        self._view_sources()
+
+    def _view_sources(self) -> None:
+        B, S = len(self.source_lengths), max(self.source_lengths)
+        cache = self._cross_cache[:, :B, :S]
+        self.cross_by_layer = _by_layer(cache)
+        self.source_mask: Tensor | None = None  # [B, 1, 1, S], or None when there is no padding
+        if min(self.source_lengths) < S:
+            lengths = torch.tensor(self.source_lengths, device=cache.device)
+            padding = torch.arange(S, device=cache.device) >= lengths[:, None]
+            mask = cache.new_zeros(B, S).masked_fill_(padding, -torch.inf)
+            self.source_mask = mask[:, None, None]
+
+    def positions(self, w: int) -> int | Tensor:
+        """The position of the next token, or positions [B * w] when the sentences' ages differ."""
+        if self.joined_at.count(self.joined_at[0]) == len(self.joined_at):
+            return self.length - self.joined_at[0]
+        joined_at = torch.tensor(self.joined_at, device=self._cross_cache.device)
+        return (self.length - joined_at).repeat_interleave(w)
 
     def advance(self, w: int, parents: Tensor | None) -> tuple[Any, Any, Any, Tensor | None]:
         """Make room for w hypotheses: by layer the new slots, all keys, all values; the mask."""
+        if self.slots_used + w > self._self_cache.shape[2]:
+            self._make_room(w)
+        if parents is not None:
+            past_mask = self._past_mask()
+            sentence = torch.arange(len(parents), device=parents.device)[:, None]
+            self.past_mask = past_mask[sentence, parents]
         start, self.slots_used = self.slots_used, self.slots_used + w
         self.length += 1
-        if self.slots_used > self.self_cache.shape[2]:
-            # Unused memory costs only addresses; enlarging twice costs time.
-            self._enlarge(start, w * (3 * self.cross_cache.shape[2] // 2 + 8))
-        if parents is not None:
-            if self.past_mask is None:
-                shape = (len(parents), 1, self.self_cache.shape[2])
-                self.past_mask = self.self_cache.new_full(shape, -torch.inf)
-                self.past_mask[:, :, :start] = 0
-            sentence = torch.arange(len(parents), device=parents.device)[:, None]
-            self.past_mask = self.past_mask[sentence, parents]
+        seen = slice(min(self.first_slots), self.slots_used)
+        mask = None
+        if self.past_mask is not None:
             self.past_mask[:, :, start : self.slots_used].diagonal(dim1=1, dim2=2).zero_()
-        mask = None if self.past_mask is None else self.past_mask[:, None, :, : self.slots_used]
-        new_slots = self.self_cache[:, :, start : self.slots_used].unbind()  # [B, w, 2h, width]
-        keys, values = _by_layer(self.self_cache[:, :, : self.slots_used])
+            mask = self.past_mask[:, None, :, seen]
+        cache = self._self_cache[:, : len(self.joined_at)]
+        new_slots = cache[:, :, start : self.slots_used].unbind()  # [B, w, 2h, width]
+        keys, values = _by_layer(cache[:, :, seen])
         return new_slots, keys, values, mask
 
-    def _enlarge(self, used: int, more: int) -> None:
-        N, B, capacity, *rest = self.self_cache.shape
-        larger = self.self_cache.new_empty(N, B, used + more, *rest)
-        larger[:, :, :used] = self.self_cache[:, :, :used]
-        self.self_cache = larger
+    def _past_mask(self) -> Tensor:
+        """The mask, which is made at the first step that needs one: all see every slot so far."""
+        if self.past_mask is None:
+            shape = (len(self.joined_at), 1, self._self_cache.shape[2])
+            self.past_mask = self._self_cache.new_full(shape, -torch.inf)
+            self.past_mask[:, :, : self.slots_used] = 0
+        return self.past_mask
+
+    def _make_room(self, w: int) -> None:
+        """Move the slots that are still seen to the front, or enlarge the cache."""
+        unseen, seen = min(self.first_slots), self.slots_used - min(self.first_slots)
+        B, capacity = len(self.joined_at), self._self_cache.shape[2]
+        old = self._self_cache
+        if seen + w > unseen:  # they would overlap, and soon be too many again
+            # Unused memory costs only addresses; enlarging twice costs time.
+            capacity = seen + w * (3 * max(self.source_lengths) // 2 + 8)
+            self._self_cache = old.new_empty(*old.shape[:2], capacity, *old.shape[3:])
+        self._self_cache[:, :B, :seen] = old[:, :B, unseen : self.slots_used]
         if self.past_mask is not None:
-            self.past_mask = F.pad(self.past_mask, (0, used + more - capacity), value=-torch.inf)
+            mask = self.past_mask[:, :, unseen : self.slots_used]
+            self.past_mask = F.pad(mask, (0, capacity - seen), value=-torch.inf)
+        self.slots_used = seen
+        self.first_slots = [first - unseen for first in self.first_slots]
+
+    def join(self, other: "State") -> None:
+        """Add the sentences of another state, which has not taken a step yet."""
+        n, B = len(self.joined_at), len(self.joined_at) + len(other.joined_at)
+        S = other._cross_cache.shape[2]
+        self._cross_cache = _with_room(self._cross_cache, B, S)
+        self._cross_cache[:, n:B, :S] = other._cross_cache
+        # What a mask hides must be finite all the same: 0 times NaN is NaN.
+        self._cross_cache[:, n:B, S:] = 0
+        self._self_cache = _with_room(self._self_cache, B, self._self_cache.shape[2])
+        self._self_cache[:, n:B, min(self.first_slots) : self.slots_used] = 0
+        if self.slots_used > 0:
+            past_mask = self._past_mask()
+            new_rows = past_mask.new_full((B - n, *past_mask.shape[1:]), -torch.inf)
+            self.past_mask = torch.cat([past_mask, new_rows])
+        self.source_lengths = self.source_lengths + other.source_lengths
+        self.joined_at += [self.length] * (B - n)
+        self.first_slots += [self.slots_used] * (B - n)
+        self._view_sources()
 
     def select(self, order: list[int]) -> None:
         """Make sentence ``order[i]`` sentence i; sentences that keep their place are not copied."""
         moved = [i for i, old in enumerate(order) if i != old]
         if moved:
-            device = self.self_cache.device
+            device = self._self_cache.device
             to = torch.tensor(moved, device=device)
             origin = torch.tensor([order[i] for i in moved], device=device)
-            for cache in (self.self_cache[:, :, : self.slots_used], self.cross_cache):
+            for cache in (self._self_cache[:, :, : self.slots_used], self._cross_cache):
                 cache[:, to] = cache[:, origin]
-            for mask in (self.source_mask, self.past_mask):
-                if mask is not None:
-                    mask[to] = mask[origin]
-        n = len(order)
-        self.self_cache, self.cross_cache = self.self_cache[:, :n], self.cross_cache[:, :n]
-        self.cross_by_layer = _by_layer(self.cross_cache)
-        self.source_mask = None if self.source_mask is None else self.source_mask[:n]
-        self.past_mask = None if self.past_mask is None else self.past_mask[:n]
+            if self.past_mask is not None:
+                self.past_mask[to] = self.past_mask[origin]
+        self.past_mask = None if self.past_mask is None else self.past_mask[: len(order)]
+        self.source_lengths = [self.source_lengths[i] for i in order]
+        self.joined_at = [self.joined_at[i] for i in order]
+        self.first_slots = [self.first_slots[i] for i in order]
+        self._view_sources()
+
+
+def _with_room(cache: Tensor, B: int, slots: int) -> Tensor:
+    """A cache [N, >= B, >= slots, ...] that begins like the given one; what is new is not set."""
+    N, rows, capacity, *rest = cache.shape
+    if rows >= B and capacity >= slots:
+        return cache
+    shape = (N, rows if rows >= B else 2 * B, max(slots, capacity), *rest)
+    larger = cache.new_empty(shape)
+    larger[:, :rows, :capacity] = cache
+    larger[:, :rows, capacity:] = 0
+    return larger
 
 
 _SMALL = 1e-30  # smaller probabilities are summed as logarithms: float32 ends at 1e-38
@@ -225,6 +301,10 @@ class _EnsembleState(NamedTuple):
     def select(self, order: list[int]) -> None:
         for state in self.states:
             state.select(order)
+
+    def join(self, other: "_EnsembleState") -> None:
+        for state, joining in zip(self.states, other.states, strict=True):
+            state.join(joining)
 
 
 class _EncoderLayer:

@@ -1,7 +1,7 @@
 """How to search: the options of a call, and the defaults that a model folder names for itself."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class SearchOptions:
     top_k: int = 0  # sample among the k likeliest tokens; 0: among all
     top_p: float = 1.0  # sample among the likeliest tokens that sum to p (Holtzman et al. 2020)
     seed: int = 0  # a source and a seed give the same samples whatever else is in the batch
+    alternatives: int = 0  # continue each of so many likeliest tokens after the prefix greedily
     mbr: bool = False  # the translator ranks hypotheses by expected chrF against each other
     attention: bool = False  # the translator adds the cross-attention weights of each token
 
@@ -49,6 +50,7 @@ class SearchOptions:
         check_int("beam_size", self.beam_size, 1, MAX_WIDTH)
         check_int("n_best", self.n_best, 1)
         check_int("samples", self.samples, 0, MAX_WIDTH)
+        check_int("alternatives", self.alternatives, 0, MAX_WIDTH)
         check_int("min_length", self.min_length, 0, MAX_LENGTH)
         check_int("max_length", self.max_length, 0, MAX_LENGTH, optional=True)
         check_int("no_repeat_ngram", self.no_repeat_ngram, 0, MAX_LENGTH)
@@ -61,7 +63,8 @@ class SearchOptions:
         check_number("temperature", self.temperature, 0.01, 100)
         check_number("top_p", self.top_p, 1e-6, 1)
         if self.n_best > self.width:
-            bound = "samples" if self.samples else "beam_size"
+            names = ("samples", "alternatives", "beam_size")
+            bound = next(name for name in names if getattr(self, name))
             raise ValueError(f"n_best={self.n_best}: must not exceed {bound}={self.width}")
         if self.max_length is not None and self.min_length > self.max_length:
             raise ValueError(
@@ -69,13 +72,25 @@ class SearchOptions:
             )
         if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
             raise ValueError("temperature, top_k and top_p are for sampling: set samples too")
+        if self.samples and self.alternatives:
+            raise ValueError("samples and alternatives exclude each other: set one of them")
         if self.mbr and self.width == 1:
             raise ValueError("mbr chooses among hypotheses: set beam_size or samples to 2 or more")
 
     @property
     def width(self) -> int:
         """Hypotheses of a sentence."""
-        return self.samples or self.beam_size
+        return self.samples or self.alternatives or self.beam_size
+
+    @property
+    def of_search(self) -> "SearchOptions":
+        """The options of the search itself: minimum Bayes risk chooses among all hypotheses."""
+        return replace(self, n_best=self.width) if self.mbr else self
+
+    @property
+    def is_beam_search(self) -> bool:
+        """Whether hypotheses compete; samples and alternatives go on independently."""
+        return not (self.samples or self.alternatives)
 
 
 def load_search_defaults(path: str | os.PathLike[str]) -> SearchOptions:

@@ -21,10 +21,11 @@ from mt.data.batch_sampler import pad
 from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
 from mt.inference.batch_runner import Progress, run_batches
-from mt.inference.beam_search import Hypothesis, score, search
+from mt.inference.beam_search import score, search
 from mt.inference.incremental import Ensemble, InferenceModel
 from mt.inference.inputs import Input, add_prefixes, encode_chunks, plan_inputs, strings
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
+from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Segment, Translation
 from mt.model import checkpoint
 from mt.model.model_path import resolve_model_path
@@ -38,7 +39,9 @@ MAX_WORKERS = 1024  # threads
 Path = str | os.PathLike[str]
 
 
-class _Output(NamedTuple):
+class Output(NamedTuple):
+    """What the search gave for an input."""
+
     input: Input
     hypotheses: list[Hypothesis]  # best first
     attention: Tensor | None  # [N, h, T, S] of the best hypothesis
@@ -148,9 +151,7 @@ class Translator:
             raise TypeError("translate wants a list of lines; translate_text takes one text")
         lines = strings("sentences", sentences)
         check_int("batch_size", batch_size)
-        plan = plan_inputs(lines, self.tokenizer, self.max_length, split)
-        if prefixes is not None:
-            add_prefixes(plan, strings("prefixes", prefixes), self.tokenizer)
+        plan = self.plan(lines, prefixes, split)
         inputs = list(itertools.chain.from_iterable(plan))
         parts = [len(line_inputs) for line_inputs in plan for _ in line_inputs]
 
@@ -164,9 +165,9 @@ class Translator:
         attention: Sequence[Tensor | None] = [None] * len(inputs)
         if options.attention:
             attention = self._attention(inputs, hypotheses, batch_size)
-        outputs = map(_Output, inputs, hypotheses, attention)
+        outputs = map(Output, inputs, hypotheses, attention)
         return [
-            self._join(line, list(itertools.islice(outputs, len(line_inputs))))
+            self.join(line, list(itertools.islice(outputs, len(line_inputs))))
             for line, line_inputs in zip(lines, plan, strict=True)
         ]
 
@@ -226,7 +227,7 @@ class Translator:
         results = []
         rows = zip(sources, targets, source_ids, scored, strict=True)
         for source, target, ids, hypothesis in rows:
-            result = self._join(source, [_Output(Input(ids, False, []), [hypothesis], None)])
+            result = self.join(source, [Output(Input(ids, False, []), [hypothesis], None)])
             results.append(replace(result, text=target, n_best=((target, hypothesis.score),)))
         return results
 
@@ -238,6 +239,18 @@ class Translator:
 
     # The steps of translate
 
+    def plan(
+        self, lines: list[str], prefixes: Iterable[str] | None = None, split: bool = False
+    ) -> list[list[Input]]:
+        """What the model translates of each line: nothing of a blank one, or one or more inputs.
+
+        Raises ValueError unless there is a prefix for each line, or ``prefixes`` is None.
+        """
+        plan = plan_inputs(lines, self.tokenizer, self.max_length, split)
+        if prefixes is not None:
+            add_prefixes(plan, strings("prefixes", prefixes), self.tokenizer)
+        return plan
+
     def _search(
         self,
         inputs: list[Input],
@@ -246,13 +259,11 @@ class Translator:
         on_batch: Callable[[list[int]], object],
     ) -> list[list[Hypothesis]]:
         """The ``n_best`` hypotheses of each input, best first."""
-        # Minimum Bayes risk chooses among all hypotheses.
-        wanted = replace(options, n_best=options.width) if options.mbr else options
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             sources = [inputs[i].ids for i in batch]
-            hypotheses = self.search(sources, wanted, [inputs[i].prefix for i in batch])
-            return [self._by_risk(h, options) for h in hypotheses] if options.mbr else hypotheses
+            hypotheses = self.search(sources, options.of_search, [inputs[i].prefix for i in batch])
+            return [self.by_risk(h, options) for h in hypotheses] if options.mbr else hypotheses
 
         # A batch takes memory for the tokens that are read, and for those that must be written.
         lengths = [
@@ -262,7 +273,7 @@ class Translator:
             search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_batch
         )
 
-    def _by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+    def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first: minimum Bayes risk (Kumar and Byrne 2004).
 
         Samples weigh equally in the expectation; members of an n-best list weigh by the
@@ -270,7 +281,7 @@ class Translator:
         """
         from mt.evaluation.metrics import pairwise_chrf  # sacreBLEU would delay every start
 
-        texts = self._texts([hypothesis.ids for hypothesis in hypotheses])
+        texts = self.texts([hypothesis.ids for hypothesis in hypotheses])
         log_probs = np.array([hypothesis.log_prob for hypothesis in hypotheses])
         weights = np.exp(log_probs - log_probs.max())
         if options.samples:
@@ -293,13 +304,13 @@ class Translator:
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]
         return run_batches(attend, lengths, 1, batch_size, self.workers, self.exact)
 
-    def _join(self, line: str, outputs: list[_Output]) -> Translation:
+    def join(self, line: str, outputs: Sequence[Output]) -> Translation:
         """The translation of a line from those of its inputs."""
         if not outputs:
             return Translation(line, "", 0.0, 0, (("", 0.0),))
         n_best = []
         for hypotheses in zip(*(output.hypotheses for output in outputs), strict=False):
-            texts = self._texts([hypothesis.ids for hypothesis in hypotheses])
+            texts = self.texts([hypothesis.ids for hypothesis in hypotheses])
             texts = [
                 text.upper() if output.input.all_caps else text
                 for text, output in zip(texts, outputs, strict=True)
@@ -339,7 +350,7 @@ class Translator:
     def _pieces(self, ids: list[int]) -> tuple[str, ...]:
         return tuple(map(sys.intern, self.tokenizer.pieces(ids)))  # a long line has few of its own
 
-    def _texts(self, ids: list[list[int]]) -> list[str]:
+    def texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.
         return [" ".join(text.split()) for text in self.tokenizer.decode(ids)]
 

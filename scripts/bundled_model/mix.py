@@ -35,6 +35,7 @@ WEIGHTS = {
     "tatoeba": 3.0,
     # Written by hand for this project: the only text about news, offices and trade, and little.
     "themes": 4.0,
+    "vocabulary": 3.0,
     # Many sentences of few patterns; more of them teach nothing new.
     "grammar": 0.6,
     # Each has other names, numbers or codes, which must not be learnt by heart.
@@ -55,7 +56,7 @@ SENTENCE_WEIGHTS = {
 LONG_SENTENCE = 8  # words; a shorter one weighs half
 TITLE_WEIGHT, MENU_WEIGHT = 0.15, 0.1  # of text without a final mark, from MENU words and below
 MENU = 5  # words
-RENAMED, JOINED = 30_000, 30_000  # pairs made of Tatoeba's and the themes'
+RENAMED, JOINED = 30_000, 30_000  # pairs made of Tatoeba's and the hand-written ones
 
 
 class HeldOut:
@@ -120,7 +121,7 @@ def mix(cleaned: Path, held_out: HeldOut, seed: int) -> tuple[list[Pair], dict[s
             everyday += pairs if domain.everyday else []
     for part in phrasebook.PARTS:
         pairs = add(part, phrasebook.load("train", parts=(part,)))
-        everyday += pairs if part == "themes" else []
+        everyday += pairs if part in ("themes", "vocabulary") else []
     add("renamed", variants.rename(everyday, RENAMED, seed))
     add("joined", variants.join(everyday, JOINED, seed))
     rng.shuffle(lines)

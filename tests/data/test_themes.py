@@ -12,10 +12,14 @@ import pytest
 
 from mt.data import phrasebook
 
-FOLDER = files(phrasebook.__name__) / "themes"
-FILES = sorted(path.name for path in FOLDER.iterdir() if path.name.endswith(".tsv"))
+PACKAGE = files(phrasebook.__name__)
+FOLDER = PACKAGE / "themes"
+FILES, VOCABULARY = (
+    sorted(path.name for path in (PACKAGE / name).iterdir() if path.name.endswith(".tsv"))
+    for name in ("themes", "vocabulary")
+)
 TRAINING = Path(__file__).resolve().parents[2] / "docs/training.md"
-WRITTEN = ("grammar", "themes")
+WRITTEN = ("grammar", "themes", "vocabulary")
 
 
 def words(sentence: str) -> str:
@@ -37,14 +41,19 @@ def test_the_themes_are_numbered() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_well_formed(name: str) -> None:
-    text = (FOLDER / name).read_text(encoding="utf-8")
+def test_a_theme_has_its_name_and_size(name: str) -> None:
     assert re.fullmatch(r"\d\d-[a-z]+\.tsv", name)
+    assert 100 <= len((FOLDER / name).read_text(encoding="utf-8").splitlines()) <= 170
+
+
+@pytest.mark.parametrize(
+    "path", [f"themes/{name}" for name in FILES] + [f"vocabulary/{name}" for name in VOCABULARY]
+)
+def test_a_file_is_well_formed(path: str) -> None:
+    text = (PACKAGE / path).read_text(encoding="utf-8")
     assert text.endswith("\n")
     assert unicodedata.is_normalized("NFC", text)
-    lines = text.removesuffix("\n").split("\n")
-    assert 100 <= len(lines) <= 170
-    for line in lines:
+    for line in text.removesuffix("\n").split("\n"):
         assert all(char.isprintable() or char == "\t" for char in line), line
         english, german = line.split("\t")
         for side in (english, german):
@@ -63,8 +72,12 @@ def ends(sentence: str) -> str:
     return re.sub(r"[\"“)]", "", sentence)[-1] if sentence[-1] in '.?!"“)' else ""
 
 
-def test_a_pair_stands_in_one_theme() -> None:
-    pairs = [pair for split in phrasebook.SPLITS for pair in phrasebook.themes(split)]
+def test_a_hand_written_pair_stands_once() -> None:
+    pairs = [
+        pair
+        for split in phrasebook.SPLITS
+        for pair in phrasebook.themes(split) + phrasebook.vocabulary(split)
+    ]
     assert [pair for pair, count in Counter(pairs).items() if count > 1] == []
 
 
@@ -85,6 +98,14 @@ def test_few_pairs_are_left_out(split: str) -> None:
     assert 0 < len(phrasebook.themes(split)) - len(loaded) <= 10
 
 
+def test_the_vocabulary_is_split_by_sentence() -> None:
+    count = {name: len(phrasebook.vocabulary(name)) for name in phrasebook.SPLITS}
+    lines = [(PACKAGE / "vocabulary" / name).read_text(encoding="utf-8") for name in VOCABULARY]
+    assert sum(count.values()) == sum(text.count("\n") for text in lines)
+    for split in ("validation", "test"):
+        assert 0.01 < count[split] / count["train"] < 0.03
+
+
 @pytest.mark.parametrize("part", WRITTEN)
 def test_the_documentation_has_the_sizes(part: str) -> None:
     sizes = [f"{len(phrasebook.load(name, [part])):,}" for name in phrasebook.SPLITS]
@@ -102,7 +123,7 @@ def test_no_sentence_of_a_theme_is_in_another_split(part: str, one: str, other: 
 
 def test_the_pairs_of_two_parts_follow_each_other_once() -> None:
     grammar, themes, both = (
-        phrasebook.load("train", p) for p in (("grammar",), ["themes"], WRITTEN)
+        phrasebook.load("train", p) for p in (("grammar",), ["themes"], WRITTEN[:2])
     )
     assert phrasebook.load("train") == grammar
     assert both[: len(grammar)] == grammar
@@ -136,5 +157,5 @@ def test_a_pair_that_another_split_knows_is_left_out(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("parts", [["news"], "themes", ["grammar", "Themes"]])
 def test_an_unknown_part_names_the_known_ones(parts: list[str]) -> None:
-    with pytest.raises(ValueError, match="expected some of: grammar, themes, entities"):
+    with pytest.raises(ValueError, match="expected some of: grammar, themes, vocabulary, entities"):
         phrasebook.load("train", parts)

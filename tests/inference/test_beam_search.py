@@ -12,10 +12,11 @@ import torch
 
 import mt.data.batch_sampler
 import mt.data.tokenizer
-import mt.inference.beam_search
-from mt.inference.beam_search import Hypothesis, length_penalty, search
+import mt.inference.sentence_search
+from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
 from mt.inference.options import SearchOptions
+from mt.inference.sentence_search import Hypothesis, length_penalty
 from mt.model.transformer import Transformer
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -89,7 +90,7 @@ def some_sources(count, longest=5):
 
 @pytest.fixture
 def max_extra(monkeypatch):
-    return lambda tokens: monkeypatch.setattr(mt.inference.beam_search, "MAX_EXTRA", tokens)
+    return lambda tokens: monkeypatch.setattr(mt.inference.sentence_search, "MAX_EXTRA", tokens)
 
 
 # The naive searches: one sentence, lists of (log P, ids), no tensors and no early stop.
@@ -102,7 +103,7 @@ class Rules:
         self.options, self.prefix = options, tuple(prefix)
         limit = options.max_length
         if limit is None:
-            limit = max(len(source) + mt.inference.beam_search.MAX_EXTRA, options.min_length)
+            limit = max(len(source) + mt.inference.sentence_search.MAX_EXTRA, options.min_length)
         self.limit = max(limit, len(prefix))
 
     def log_probs(self, logits, source, output):
@@ -375,7 +376,7 @@ def test_length_penalty_by_hand(length, alpha, expected):
 
 def test_paper_s_options_are_the_default():
     assert SearchOptions() == SearchOptions(beam_size=4, alpha=0.6, n_best=1)
-    assert mt.inference.beam_search.MAX_EXTRA == 50
+    assert mt.inference.sentence_search.MAX_EXTRA == 50
 
 
 @pytest.mark.parametrize(

@@ -158,12 +158,75 @@ def test_hypotheses_come_go_and_change_places(seed, changes):
         ]
 
 
+@pytest.mark.parametrize(
+    ("seed", "widths", "changes"),
+    [
+        *((seed, (1, 2, 3, 5), {}) for seed in range(4)),
+        (4, (1,), {}),  # greedy search needs no parents, and no mask until somebody joins
+        (5, (1, 4), {"d_k": 2, "learned_positions": 30}),
+    ],
+)
+def test_sentences_join_and_leave(seed, widths, changes):
+    """Each sentence is computed as if it were alone, whenever it joins; slots are used again."""
+    rng = random.Random(seed)
+    model = tiny(**changes)
+    decoder = InferenceModel(model)
+    sources = [padded([6])]
+    state = decoder.start(sources[0])
+    prefixes, parents, most_slots = [[[BOS]]], None, 0
+    for step in range(120):
+        w = len(prefixes[0])
+        last = torch.tensor([[prefix[-1] for prefix in rows] for rows in prefixes])
+        logits = decoder.step(last, state, parents)
+        most_slots = max(most_slots, state.slots_used)
+        if step % 3 == 0:
+            for source, rows, own in zip(sources, prefixes, logits, strict=True):
+                wanted = model(source.expand(w, -1), torch.tensor(rows))[:, -1]
+                assert_close(own, wanted, atol=2e-5, rtol=1e-5)
+        if len(sources) > 1 and (rng.random() < 0.3 or len(prefixes[0][0]) > 25):
+            order = rng.sample(range(1, len(sources)), rng.randint(1, len(sources) - 1))
+            state.select(order)
+            sources, prefixes = [sources[i] for i in order], [prefixes[i] for i in order]
+        wider = rng.choice(widths)
+        parents = torch.tensor([[rng.randrange(w) for _ in range(wider)] for _ in prefixes])
+        prefixes = [
+            [[*rows[i], rng.randrange(4, V)] for i in chosen]
+            for rows, chosen in zip(prefixes, parents.tolist(), strict=True)
+        ]
+        if len(sources) < 2 or rng.random() < 0.3:
+            joining = [padded([rng.randint(1, 12)]) for _ in range(rng.randint(1, 3))]
+            for source in joining:
+                state.join(decoder.start(source))
+            sources += joining
+            prefixes += [[[BOS]] * wider for _ in joining]
+            parents = torch.cat([parents, torch.zeros(len(joining), wider, dtype=torch.long)])
+        parents = None if widths == (1,) else parents
+    assert most_slots < 120 * max(widths)
+
+
+def test_a_sentence_joins_behind_a_long_one():
+    """Attention goes through its keys in blocks, and whole blocks are hidden from the new one."""
+    model = tiny()
+    decoder = InferenceModel(model)
+    old, new = padded([9]), padded([4])
+    state = decoder.start(old)
+    decoder.step(torch.full((1, 1), BOS), state)
+    for step in range(300):
+        parents = torch.arange(4)[None] if step else torch.zeros(1, 4, dtype=torch.long)
+        decoder.step(torch.full((1, 4), 7), state, parents)
+    state.join(decoder.start(new))
+    logits = decoder.step(torch.full((2, 4), BOS), state, torch.zeros(2, 4, dtype=torch.long))
+    assert_close(logits[1, 0], model(new, torch.tensor([[BOS]]))[0, -1], atol=2e-5, rtol=1e-5)
+
+
 def test_sentences_that_stay_where_they_are_are_not_copied():
     state = InferenceModel(tiny()).start(padded([5, 2, 8, 3]))
-    before, address = state.cross_cache.clone(), state.cross_cache.data_ptr()
+    cache = state._cross_cache
+    before = cache.clone()
     state.select([0, 3, 2])
-    assert state.cross_cache.data_ptr() == address
-    assert torch.equal(state.cross_cache, before[:, [0, 3, 2]])
+    assert state._cross_cache is cache
+    assert torch.equal(cache[:, :3], before[:, [0, 3, 2]])
+    assert state.cross_by_layer[0][0].data_ptr() == cache.data_ptr()
 
 
 def test_the_cache_is_not_moved_when_hypotheses_change_places():
@@ -171,9 +234,9 @@ def test_the_cache_is_not_moved_when_hypotheses_change_places():
     state = decoder.start(padded([5, 2]))
     decoder.step(torch.full((2, 1), BOS), state)
     decoder.step(random_ids(2, 3), state, torch.zeros(2, 3, dtype=torch.long))
-    before = state.self_cache[:, :, : state.slots_used].clone()
+    before = state._self_cache[:, :, : state.slots_used].clone()
     decoder.step(random_ids(2, 3), state, torch.tensor([[2, 0, 0], [1, 1, 2]]))
-    assert torch.equal(state.self_cache[:, :, : before.shape[2]], before)
+    assert torch.equal(state._self_cache[:, :, : before.shape[2]], before)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

@@ -10,8 +10,8 @@ from conftest import PAIRS, babbler
 
 from mt.data.tokenizer import Tokenizer
 from mt.inference import sentence_splitter
-from mt.inference.beam_search import Hypothesis
 from mt.inference.options import MAX_LENGTH
+from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator
 

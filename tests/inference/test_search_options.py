@@ -26,6 +26,8 @@ from test_beam_search import (
 )
 
 import mt.inference.beam_search
+import mt.inference.candidates
+import mt.inference.sentence_search
 from mt.inference.beam_search import score, search
 from mt.inference.incremental import Ensemble
 from mt.inference.options import MAX_ALPHA, MAX_LENGTH, SearchOptions
@@ -401,7 +403,7 @@ def test_every_number_has_bounds(name, value):
 
 def test_what_the_bounds_allow_has_a_score():
     """The penalty of the longest output is a number, and so is its inverse."""
-    penalty = mt.inference.beam_search.length_penalty(MAX_LENGTH + 1, MAX_ALPHA)
+    penalty = mt.inference.sentence_search.length_penalty(MAX_LENGTH + 1, MAX_ALPHA)
     assert 0 < 1 / penalty < 1
 
 
@@ -418,7 +420,7 @@ def test_the_largest_are_found_in_folds_as_without():
     for shape in ((3, 2, 37_000), (1, 4, 32_000), (70, 1, 1_001), (2, 1, 40)):
         logits = torch.randn(shape)
         for keep in (1, 2, 8):
-            values, index = mt.inference.beam_search._top_k(logits, keep)
+            values, index = mt.inference.candidates._top_k(logits, keep)
             wanted = logits.topk(keep)
             assert torch.equal(values, wanted.values)
             assert torch.equal(index, wanted.indices)

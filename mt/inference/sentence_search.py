@@ -1,0 +1,158 @@
+"""The hypotheses of one sentence: which stay alive, which are finished, and their scores."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mt.data.special_ids import BOS, EOS
+from mt.inference.options import MAX_EXTRA, SearchOptions
+
+Candidate = tuple[float, int, int, float]  # total log P, row of its parent, token, log P of that
+
+
+class Hypothesis(NamedTuple):
+    ids: list[int]  # without bos and eos
+    score: float  # log P divided by the length penalty
+    log_prob: float  # natural logarithm of P(ids, eos | source)
+    token_log_probs: tuple[float, ...] = ()  # log P of each token given those before it; eos last
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); ``length`` counts eos."""
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+class _Node(NamedTuple):
+    """A hypothesis: one token more than its parent."""
+
+    parent: "_Node | None"
+    token: int
+    log_prob: float  # of this token
+    total: float  # of all tokens up to this one
+
+    def path(self) -> "Iterator[_Node]":
+        """This node and its ancestors, last token first, without the root."""
+        node = self
+        while node.parent is not None:
+            yield node
+            node = node.parent
+
+    def ids(self) -> list[int]:
+        return [node.token for node in self.path()][::-1]
+
+
+class SentenceSearch:
+    """The hypotheses of one sentence, alive and finished, each kind best first.
+
+    ``source`` are the ids that choose its random numbers, ``limit`` is the most tokens that an
+    output may have, without eos.
+    """
+
+    def __init__(
+        self, options: SearchOptions, limit: int, prefix: Sequence[int], source: list[int]
+    ) -> None:
+        self.options, self.limit, self.prefix = options, limit, prefix
+        self.length = 0  # steps taken: tokens of each living hypothesis
+        self.alive = [_Node(None, BOS, 0.0, 0.0)]
+        self.parents = [0]  # the row of the step before that each living hypothesis continues
+        # Which sample, or which alternative, each living hypothesis is; none in beam search.
+        self.numbers = list(range(options.samples or options.alternatives))
+        self.finished: list[tuple[float, _Node]] = []
+        self.rng = np.random.default_rng([options.seed, *source]) if options.samples else None
+
+    @classmethod
+    def begin(
+        cls, source: list[int], options: SearchOptions, prefix: Sequence[int] = ()
+    ) -> "SentenceSearch":
+        """The search for a translation of ``source``, ids without eos, as ``search`` describes."""
+        limit = options.max_length
+        if limit is None:
+            limit = max(len(source) + MAX_EXTRA, options.min_length)
+        return cls(options, max(limit, len(prefix)), prefix, [*source, EOS])
+
+    def uniforms(self) -> np.ndarray:
+        """A number in [0, 1) for each living sample; finished samples do not change it."""
+        assert self.rng is not None
+        return self.rng.random(self.options.samples)[self.numbers]
+
+    def ranks(self) -> list[int]:
+        """The rank of the next token of each living alternative: they differ where they part."""
+        parting = self.length == len(self.prefix) and self.forced() is None
+        return self.numbers if parting else [0] * len(self.numbers)
+
+    def forced(self) -> int | None:
+        """The token that must come next, if any."""
+        if self.length < len(self.prefix):
+            return self.prefix[self.length]
+        return EOS if self.length == self.limit else None
+
+    def advance(self, candidates: Sequence[Candidate]) -> None:
+        """Take a step with the candidates for it, best first."""
+        self.length += 1
+        if self.options.is_beam_search:
+            self._advance_beam(candidates)
+        else:
+            self._advance_independent(candidates)
+
+    def _advance_beam(self, candidates: Sequence[Candidate]) -> None:
+        """One step of beam search.
+
+        Living hypotheses are ranked by log P, and the k best stay alive. Finished ones are ranked
+        by log P / penalty. A living hypothesis is dropped when even its log P of now, divided by
+        the largest penalty that it could get, is not above the n-th best finished score. This
+        changes no result, because log P only falls.
+        """
+        k, n_best, alpha = self.options.beam_size, self.options.n_best, self.options.alpha
+        before, self.alive, self.parents = self.alive, [], []
+        for total, row, token, log_prob in candidates:
+            if not total > -math.inf:
+                break
+            node = _Node(before[row], token, log_prob, total)
+            if token == EOS:
+                self._finish(node)
+            elif len(self.alive) < k:
+                self.alive.append(node)
+                self.parents.append(row)
+        if not (self.alive or self.finished or any(math.isnan(total) for total, *_ in candidates)):
+            self._finish(before[0])  # no token is permitted
+        self.finished.sort(key=lambda pair: -pair[0])
+        if len(self.finished) >= n_best:
+            bar = self.finished[n_best - 1][0] * length_penalty(self.limit + 1, alpha)
+            useful = sum(node.total > bar for node in self.alive)
+            del self.alive[useful:], self.parents[useful:]
+
+    def _advance_independent(self, candidates: Sequence[Candidate]) -> None:
+        """One step of samples or alternatives, with one candidate for each that is alive."""
+        before, numbers = self.alive, self.numbers
+        self.alive, self.parents, self.numbers = [], [], []
+        for (total, row, token, log_prob), number in zip(candidates, numbers, strict=True):
+            if total > -math.inf and token != EOS:
+                self.alive.append(_Node(before[row], token, log_prob, total))
+                self.parents.append(row)
+                self.numbers.append(number)
+            elif total == -math.inf:  # no token is permitted
+                self._finish(before[row])
+            else:  # eos, or the logits are not numbers
+                self._finish(_Node(before[row], EOS, log_prob, total))
+        self.finished.sort(key=lambda pair: -pair[0])
+
+    def _finish(self, node: _Node) -> None:
+        score = node.total / length_penalty(self.length, self.options.alpha)
+        self.finished.append((score, node))
+
+    def best_ids(self) -> list[int]:
+        """The ids of the best hypothesis up to now, finished or not."""
+        nodes = [node for _, node in self.finished[:1]] or self.alive[:1]
+        return [token for token in nodes[0].ids() if token != EOS]
+
+    def hypotheses(self) -> list[Hypothesis]:
+        n_best = []
+        for score, node in self.finished[: self.options.n_best]:
+            log_probs = tuple(step.log_prob for step in node.path())[::-1]
+            ids = node.ids()
+            if ids[-1:] == [EOS]:  # missing where no token was permitted
+                del ids[-1]
+            n_best.append(Hypothesis(ids, score, node.total, log_probs))
+        return n_best or [Hypothesis([], math.nan, math.nan)]  # the logits were not numbers
