@@ -22,8 +22,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": {"model", "data", "evaluation", "utils"},
     "training": {"inference", "model", "data", "evaluation", "utils"},
     "export": {"inference", "model", "data", "evaluation", "utils"},
+    "serving": {"inference", "model", "data", "evaluation", "utils"},
 }
-ENTRY_POINTS = {"train", "translate", "evaluate", "import_marian"}
+ENTRY_POINTS = {"train", "translate", "serve", "evaluate", "import_marian"}
 PACKAGE_ITSELF = {"__init__", "_old_names"}
 
 # Library -> the only modules, or packages, that may import it.
@@ -36,6 +37,10 @@ CONFINED: dict[str, set[str]] = {
     "transformers": {"mt.export"},
     "ctranslate2": {"mt.export"},
     "onnxruntime": {"mt.export"},
+    "fastapi": {"mt.serving"},
+    "uvicorn": {"mt.serving"},
+    "prometheus_client": {"mt.serving"},
+    "py3langid": {"mt.serving"},
 }
 HEAVY = {*CONFINED, "sacrebleu", "sacremoses"}
 
@@ -136,6 +141,8 @@ def test_imports_have_no_circle_between_modules() -> None:
         ("mt.inference.x", "from omegaconf import DictConfig", "omegaconf"),
         ("mt.translate", "import pytorch_lightning as pl", "pytorch_lightning"),
         ("mt.train", "import lightning as L", "lightning"),
+        ("mt.serving.x", "from mt.export import parity", "mt.export.parity"),
+        ("mt.inference.x", "import fastapi", "fastapi"),
     ],
 )
 def test_the_checker_finds_what_breaks_the_rules(module: str, source: str, message: str) -> None:

@@ -1,0 +1,48 @@
+"""Tells the model's two languages apart."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+SURE = 0.8  # below it a text passes for the source language: a name or a number is in either
+
+
+class Detector:
+    """Language detection by py3langid (Lui and Baldwin 2012), between two languages.
+
+    Its model is loaded when the first text comes, because many servers never need it.
+    """
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source, self.target = source, target
+        self._thread = ThreadPoolExecutor(1, "detect")  # one thread, so the model is loaded once
+
+    async def rank(self, text: str) -> list[tuple[str, float]]:
+        """Both languages with their probabilities, the likelier first."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._rank, text)
+
+    async def language(self, text: str) -> tuple[str, float]:
+        """The language from which to translate a text, and its probability.
+
+        It is the target language only where that is nearly certain: then there is nothing to do.
+        """
+        probabilities = dict(await self.rank(text))
+        if probabilities[self.target] >= SURE:
+            return self.target, probabilities[self.target]
+        return self.source, probabilities[self.source]
+
+    def _rank(self, text: str) -> list[tuple[str, float]]:
+        known = dict(_identifier(self.source, self.target).rank(text))
+        known = {language: known.get(language, 0.0) for language in (self.source, self.target)}
+        return sorted(known.items(), key=lambda item: -item[1])  # the source first if they equal
+
+
+@cache
+def _identifier(*languages: str) -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    known = [code for code in languages if code in identifier.labels]
+    identifier.set_languages(known or None)
+    return identifier

@@ -1,0 +1,164 @@
+"""What stands around the application: it receives requests, and sees all answers."""
+
+import asyncio
+import logging
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mt.serving.limits import Limits
+from mt.serving.metrics import Metrics
+from mt.serving.requests import RequestError, error_response, interface_of
+from mt.serving.service import as_request_error
+from mt.utils.checks import printable
+
+log = logging.getLogger(__name__)
+access_log = logging.getLogger("mt.serving.access")
+
+MOST_DISCARDED = 16  # bodies of the largest size: so much is read of a larger one, and forgotten
+CLIENT_LEFT = 499  # the status in the metrics of a request whose client did not wait
+
+SECURITY_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+NO_STORE = (b"cache-control", b"no-store")  # of an answer that does not say it itself
+
+
+class Observe:
+    """Adds security headers, counts requests and writes the access log.
+
+    The log has no text and no query. An exception becomes an answer with status 500.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+        self.headers = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        begin = time.monotonic()
+        status = CLIENT_LEFT
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *self.headers]
+                if all(name.lower() != NO_STORE[0] for name, _ in message["headers"]):
+                    message["headers"].append(NO_STORE)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except Exception as error:
+            log.exception("a request failed")
+            if status != CLIENT_LEFT:
+                raise  # the answer has begun: the server can only close the connection
+            response = error_response(scope["path"], as_request_error(error))
+            await response(scope, receive, send_with_headers)
+        finally:
+            seconds = time.monotonic() - begin
+            self.metrics.request(interface_of(scope["path"]), status, seconds)
+            client = (scope.get("client") or ("?",))[0]
+            path = printable(scope["path"], 100)
+            access_log.info(f"{client} {scope['method']} {path} {status} {seconds:.3f} s")
+
+
+class ReceiveRequest:
+    """Reads the whole request within its limits, then runs the application while a client waits.
+
+    When the client leaves, the application's task is cancelled, and with it its work.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
+        self.app, self.limits, self.metrics = app, limits, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        try:
+            reading = self._read(scope, receive)
+            body = await asyncio.wait_for(reading, self.limits.send_seconds)
+        except (TimeoutError, asyncio.TimeoutError):
+            message = f"the request did not arrive within {self.limits.send_seconds:g} s"
+            await self._reject(RequestError(408, "too_slow", message), scope, receive, send)
+        except RequestError as error:
+            await self._reject(error, scope, receive, send)
+        else:
+            if body is not None:
+                await self._run(body, scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body, or None if the client leaves before it is whole."""
+        most = self.limits.body_bytes
+        message = f"the request is larger than {most:,} bytes: send less at a time"
+        too_large = RequestError(413, "too_large", message)
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and len(length) < 20 and int(length) > MOST_DISCARDED * most:
+            raise too_large
+        chunks, size = [], 0
+        more = True
+        while more:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                return None
+            chunk, more = event.get("body", b""), event.get("more_body", False)
+            size += len(chunk)
+            if size <= most:
+                chunks.append(chunk)
+            elif size > MOST_DISCARDED * most:
+                raise too_large
+        # A client that still sends would see a broken connection instead of this answer.
+        if size > most:
+            raise too_large
+        return b"".join(chunks)
+
+    async def _run(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        given = begun = complete = False
+
+        async def receive_again() -> Message:
+            nonlocal given
+            if given:  # whoever waits for the client's leave is cancelled then
+                await asyncio.Event().wait()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def watch(message: Message) -> None:
+            nonlocal begun, complete
+            begun = True
+            complete = message["type"] == "http.response.body" and not message.get("more_body")
+            await send(message)
+
+        work = asyncio.ensure_future(self.app(scope, receive_again, watch))
+        left = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() and not complete:
+                work.cancel()
+            await asyncio.wait((work,))
+        except asyncio.CancelledError:  # the server stops and has waited long enough
+            work.cancel()
+            if not begun:
+                error = RequestError(503, "unavailable", "the server stops: try again later")
+                await self._reject(error, scope, receive, send)
+            return
+        finally:
+            left.cancel()
+        if not work.cancelled():
+            work.result()
+
+    async def _reject(
+        self, error: RequestError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self.metrics.rejection(error.code)
+        error.headers["Connection"] = "close"  # what else arrives there is of no use
+        await error_response(scope["path"], error)(scope, receive, send)

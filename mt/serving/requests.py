@@ -1,0 +1,143 @@
+"""What the interfaces share: how a request is read, and what an error looks like in each."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field, ValidationError
+
+from mt.utils.json_io import parse_json
+
+MOST_FIELDS = 1000  # of a form
+FORM = "application/x-www-form-urlencoded"
+
+Body = TypeVar("Body", bound=BaseModel)
+Strings = Annotated[list[str], Field(fail_fast=True)]  # a body has room for 60,000 mistakes
+Texts = str | Strings
+
+
+class RequestError(Exception):
+    """A request that is not served: ``code`` is for programs, the message is one kind sentence."""
+
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+        self.headers = dict(headers or {})
+
+
+def bad_request(message: str) -> RequestError:
+    return RequestError(400, "bad_request", message)
+
+
+def interface_of(path: str) -> str:
+    """The interface to which a path belongs."""
+    for prefix, name in {
+        "/v1/": "v1",
+        "/v2/": "deepl",
+        "/translate": "libretranslate",
+        "/languages": "libretranslate",
+        "/detect": "libretranslate",
+        "/frontend/": "libretranslate",
+        "/health/": "health",
+        "/metrics": "metrics",
+    }.items():
+        if path.startswith(prefix):
+            return name
+    return "page"
+
+
+def error_body(path: str, error: RequestError) -> dict[str, Any]:
+    """The error as the clients of this interface expect it."""
+    interface = interface_of(path)
+    if interface == "v1":
+        return {"error": {"code": error.code, "message": error.message}}
+    return {"message" if interface == "deepl" else "error": error.message}
+
+
+def error_response(path: str, error: RequestError) -> JSONResponse:
+    return JSONResponse(error_body(path, error), error.status, error.headers)
+
+
+async def read_body(request: Request, model: type[Body], form: bool) -> Body:
+    """The body of a request: JSON or, with ``form``, also a form or the query.
+
+    Raises RequestError for what is none of these or does not fit the model.
+    """
+    values = await _values(request, form)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise bad_request(_sentence(error)) from None
+
+
+async def _values(request: Request, form: bool) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body()
+    if kind == "application/json":
+        try:
+            text = body.decode("utf-8-sig")
+            values = parse_json(text)
+            if re.search(r"\\u[dD][89a-fA-F]", text):  # half a surrogate pair is no character
+                json.dumps(values, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise bad_request(f"the body is not JSON in UTF-8: {error}"[:300]) from None
+        if not isinstance(values, dict):
+            raise bad_request("the body must be a JSON object")
+        return values
+    pairs = list(request.query_params.multi_items())
+    if form and kind == "multipart/form-data":
+        async with request.form(max_fields=MOST_FIELDS, max_files=0) as data:
+            pairs += [(key, value) for key, value in data.multi_items() if isinstance(value, str)]
+    elif form and kind == FORM:
+        try:
+            text = body.decode("ascii")
+            pairs += parse_qsl(text, True, errors="strict", max_num_fields=MOST_FIELDS)
+        except ValueError as error:
+            raise bad_request(f"the body is not a form in UTF-8: {error}") from None
+    elif body or not form:
+        kinds = f"application/json or {FORM}" if form else "application/json"
+        message = f"send the request with Content-Type: {kinds}"
+        raise RequestError(415, "unsupported_media_type", message)
+    values = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    return {key: several[0] if len(several) == 1 else several for key, several in values.items()}
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake in one sentence, which does not repeat what the client sent."""
+    [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+    place = first["loc"][0] if first["loc"] else "the body"
+    reasons = {"missing": "is missing", "extra_forbidden": "there is no such field"}
+    return f"{place}: {reasons.get(first['type'], first['msg'])}"[:300]
+
+
+def describe(
+    path: str, model: type[BaseModel], example: dict[str, Any] | list[Any], form: bool
+) -> dict[str, Any]:
+    """What OpenAPI says of an operation: the body that ``read_body`` reads, and the answers."""
+    schema = {"schema": model.model_json_schema()}
+    kinds = ("application/json", FORM, "multipart/form-data") if form else ("application/json",)
+    responses: dict[str, Any] = {
+        "200": {"description": "Done", "content": {"application/json": {"example": example}}}
+    }
+    for status, reason in {
+        400: "The request makes no sense; the message says why",
+        401 if interface_of(path) == "v1" else 403: "No valid key",
+        408: "The request took too long to arrive",
+        413: "Too many bytes or characters",
+        415: "A kind of body that is not read here",
+        429: "Busy: try again after the seconds in Retry-After",
+        504: "The translation took too long",
+    }.items():
+        error = error_body(path, RequestError(status, "a_word", "one sentence"))
+        content = {"application/json": {"example": error}}
+        responses[str(status)] = {"description": reason, "content": content}
+    body = {"required": True, "content": dict.fromkeys(kinds, schema)}
+    return {"requestBody": body, "responses": responses}

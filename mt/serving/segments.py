@@ -1,0 +1,82 @@
+"""The pieces of a translation, their log-probabilities and attention, as JSON."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from mt.inference import sentence_splitter
+from mt.inference.translation import Segment, Translation
+
+ALIGNMENT_LAYER = -1  # of the bundled model's decoder layers the last one aligns words best
+
+
+def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
+    """The segments of a line: what the model translated at once."""
+    return {
+        "segments": [
+            _segment_record(part, source, text, tokens)
+            for part, source, text in zip(
+                line.parts, _sources(line, split), _texts(line), strict=True
+            )
+        ]
+    }
+
+
+def _segment_record(part: Segment, source: str, text: str, tokens: bool) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "source": source,
+        "text": text,
+        "log_prob": number(sum(part.log_probs)),
+        "source_pieces": part.source,
+        "pieces": part.output,
+    }
+    if tokens:
+        record["log_probs"] = [number(value) for value in part.log_probs]
+    if part.attention is not None:
+        record["alignment"] = alignment(part.attention)
+    return record
+
+
+def alignment(attention: Tensor) -> list[list[float]]:
+    """[N, h, T, S] -> T rows of S weights: the mean over the heads of one layer."""
+    layer = attention[ALIGNMENT_LAYER].float().mean(dim=0)
+    return [[round(weight, 4) for weight in row] for row in layer.tolist()]
+
+
+def number(value: float) -> float | None:
+    """A number for JSON, which knows neither NaN nor infinity."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def _sources(line: Translation, split: bool) -> list[str]:
+    """The source of each segment: as it was typed, or of a part of a long sentence its pieces."""
+    typed = sentence_splitter.sentences(line.source) if split else [line.source]
+    typed = [sentence.strip() for sentence in typed if sentence.strip()]
+    return typed if len(typed) == len(line.parts) else [_spell(p.source) for p in line.parts]
+
+
+def _texts(line: Translation) -> list[str]:
+    """The text of each segment; joined with blanks they are the line's text."""
+    if len(line.parts) == 1:
+        return [line.text]
+    texts, position = [], 0
+    for part in line.parts:
+        text = _spell(part.output)
+        capitals = text.upper()  # of a sentence that was typed in capitals
+        is_capitals = text != capitals and line.text.startswith(capitals, position)
+        texts.append(capitals if is_capitals else text)
+        position += len(texts[-1]) + 1
+    return texts
+
+
+def _spell(pieces: Sequence[str]) -> str:
+    """The text of pieces, some of which may be single bytes."""
+    text = re.sub(
+        r"(?:<0x[0-9A-F]{2}>)+",
+        lambda run: bytes.fromhex(re.sub("<0x|>", "", run[0])).decode("utf-8", "replace"),
+        "".join(pieces),
+    )
+    return " ".join(text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").split())

@@ -1,0 +1,119 @@
+"""uvicorn, with a limit for connections and for slow headers, and a line when it is ready."""
+
+import asyncio
+import errno
+import functools
+import socket
+import sys
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mt.serving.limits import Limits
+from mt.serving.service import Service
+
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
+    b"content-length: 0\r\n\r\n"
+)
+
+
+class Protocol(H11Protocol):
+    """A connection, which is closed if the headers of a request do not arrive in time."""
+
+    def __init__(self, *args: Any, service: Service, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.service = service
+        self._headers_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.service.limits.connections:
+            self.service.metrics.rejection("connections")
+            transport.write(FULL)
+            transport.close()
+        else:
+            self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # a request's headers are whole
+            self._stop_expecting()
+        elif self._headers_due is None:
+            self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_expecting()
+        super().connection_lost(exc)
+
+    def _expect_headers(self) -> None:
+        seconds = self.service.limits.send_seconds
+        self._headers_due = self.loop.call_later(seconds, self.transport.close)
+
+    def _stop_expecting(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server for one application on one socket; ``host`` is what users call it.
+
+    It prints its address when it is ready. At SIGTERM or Ctrl-C it takes no more requests and
+    finishes those it has.
+    """
+
+    def __init__(self, app: FastAPI, bound: socket.socket, host: str, log_level: str) -> None:
+        self.service: Service = app.state.service
+        limits: Limits = self.service.limits
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=functools.partial(Protocol, service=self.service),  # type: ignore[arg-type]
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level=log_level,
+                access_log=False,  # uvicorn's has the query, which may hold a text
+                server_header=False,
+                timeout_graceful_shutdown=int(limits.drain_seconds + 0.999),
+            )
+        )
+        self.bound = bound
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{bound.getsockname()[1]}"
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        super().run(sockets or [self.bound])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            languages = f"{self.service.source} to {self.service.target}"
+            print(f"mt.serve: {self.address} translates {languages}", file=sys.stderr, flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.service.ready = False
+        super().handle_exit(sig, frame)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket with this address, on which nobody is heard yet. OSError that names the address."""
+    try:
+        [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except socket.gaierror:
+        raise ValueError(f"--host {host}: no address has this name here") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        hint = ": give another --port" if error.errno == errno.EADDRINUSE else ""
+        raise ValueError(f"{host} port {port}: {reason}{hint}") from None
+    return bound

@@ -1,0 +1,116 @@
+"""What the interfaces have in common: the engine, the limits and the keys of a server."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mt.inference.options import SearchOptions
+from mt.serving.detection import Detector
+from mt.serving.engine import DeadlineExceeded, Engine, Job, Overloaded, TextTranslation
+from mt.serving.limits import ApiKeys, Limits
+from mt.serving.markup import Markup
+from mt.serving.metrics import Metrics
+from mt.serving.requests import RequestError, bad_request
+
+NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"}
+
+
+class Service:
+    """One server's engine and rules. ``ready`` is whether it takes requests."""
+
+    def __init__(self, engine: Engine, limits: Limits, keys: ApiKeys, metrics: Metrics) -> None:
+        self.engine, self.limits, self.keys, self.metrics = engine, limits, keys, metrics
+        self.ready = False
+        self.characters = 0  # of all texts that were translated since the start
+        configs = engine.translator.configs
+        languages = configs[0].get("languages") if configs else None
+        self.source: str
+        self.target: str
+        self.source, self.target = languages or ("en", "de")
+        self.detector = Detector(self.source, self.target)
+        paths = engine.translator.name.split(" + ")
+        self.name = " + ".join(Path(path).name for path in paths)  # where it lies is nobody's
+
+    def check_key(self, key: str | None, status: int) -> None:
+        """Raise RequestError unless the server has no keys or this is one of them."""
+        if self.keys and not self.keys.allow(key or ""):
+            message = "this API key is not valid" if key else "this server wants an API key"
+            challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+            raise RequestError(status, "unauthorized", message, challenge)
+
+    def check_texts(self, texts: Sequence[str], prefixes: Sequence[str] = ()) -> None:
+        """Raise RequestError for no text, for too many, and for too many characters in all."""
+        if not texts:
+            raise bad_request("there is no text: give at least one")
+        if len(texts) > self.limits.texts:
+            message = f"{len(texts):,} texts are too many: send at most {self.limits.texts:,}"
+            raise RequestError(400, "too_many_texts", message)
+        characters = sum(map(len, texts)) + sum(map(len, prefixes))
+        if characters > self.limits.characters:
+            message = (
+                f"{characters:,} characters are too many for one request: "
+                f"send at most {self.limits.characters:,}"
+            )
+            raise RequestError(413, "too_long", message)
+
+    async def translate(self, job: Job) -> list[TextTranslation]:
+        """The translations of a job. Raises RequestError, Overloaded or DeadlineExceeded."""
+        try:
+            results = await self.engine.translate(job, self.limits.deadline_seconds)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        self.characters += sum(map(len, job.texts))
+        return results
+
+    async def translate_texts(
+        self, texts: Sequence[str], split: bool = True, alternatives: int = 0
+    ) -> list[list[str]]:
+        """The translation of each text, and after it up to so many different ones."""
+        if not texts:
+            return []
+        defaults = self.engine.translator.options
+        width = max(defaults.width, alternatives + 1) if alternatives else defaults.beam_size
+        options = replace(defaults, beam_size=width, n_best=alternatives + 1)
+        results = await self.translate(Job(texts, options, split))
+        return [list(dict.fromkeys(text for text, _ in result.n_best)) for result in results]
+
+    async def translate_markup(
+        self, documents: Sequence[str], ignored_tags: Sequence[str] = (), split: bool = True
+    ) -> list[str]:
+        """The documents with their text translated and everything else as it was."""
+        parsed = [Markup(document, ignored_tags) for document in documents]
+        texts = list(itertools.chain.from_iterable(document.texts for document in parsed))
+        results = iter([best for best, *_ in await self.translate_texts(texts, split)])
+        return [d.render(list(itertools.islice(results, len(d.texts)))) for d in parsed]
+
+    def limit_options(self, options: SearchOptions) -> None:
+        """Raise RequestError for options beyond the limits."""
+        most = {
+            "n_best": self.limits.alternatives,
+            "alternatives": self.limits.alternatives,
+            "beam_size": max(self.limits.beam_size, self.engine.translator.options.beam_size),
+            "samples": self.limits.samples,
+            "min_length": self.limits.max_length,
+            "max_length": self.limits.max_length,
+        }
+        for name, limit in most.items():
+            if (getattr(options, name) or 0) > limit:
+                raise bad_request(f"{name}: this server allows at most {limit:,}")
+
+
+def as_request_error(error: Exception) -> RequestError:
+    """What to tell the client of an error."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, Overloaded):
+        wait = {"Retry-After": str(error.retry_after)}
+        return RequestError(429, "overloaded", f"the server is busy: {error}", wait)
+    if isinstance(error, DeadlineExceeded):
+        message = "the translation took longer than the server allows: send a shorter text"
+        return RequestError(504, "deadline_exceeded", message)
+    return RequestError(500, "internal", "the server made a mistake, which its log describes")
+
+
+def language_name(code: str) -> str:
+    return NAMES.get(code, code)

@@ -1,0 +1,140 @@
+"""An engine that knows its sentences by heart, and a live server around it."""
+
+import asyncio
+import math
+import threading
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import torch
+import uvicorn
+
+from mt.inference import sentence_splitter
+from mt.inference.options import SearchOptions
+from mt.inference.translation import Segment, Translation
+from mt.serving.app import create_app
+from mt.serving.engine import DeadlineExceeded, Job, TextTranslation, split_lines
+from mt.serving.limits import ApiKeys, Limits
+
+# A sentence and its translations, best first. Another one comes back in capitals.
+SCRIPT = {
+    "Where do you live?": ["Wo wohnst du?", "Wo lebst du?", "Wo wohnen Sie?"],
+    "I see the house.": ["Ich sehe das Haus.", "Ich erblicke das Haus."],
+    "A ½ ROAD IS LONG.": ["EINE ½ STRASSE IST LANG."],
+}
+LOOKS_AT = {"Wo": "Where", "wohnst": "live", "lebst": "live", "Haus": "house", "straße": "road"}
+
+
+class ScriptedEngine:
+    """Shows ``words`` words and waits for more. ``error`` is what every job raises."""
+
+    def __init__(self) -> None:
+        self.translator = SimpleNamespace(
+            configs=[{"languages": ["en", "de"]}],
+            name="/models/scripted",
+            options=SearchOptions(),
+            max_length=100,
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        self.words = math.inf
+        self.error: Exception | None = None
+        self.jobs: list[Job] = []
+        self.cancelled: list[str] = []
+
+    def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def translate(self, job: Job, timeout: float) -> list[TextTranslation]:
+        self.jobs.append(job)
+        if self.error is not None:
+            raise self.error
+        prefixes = job.prefixes or [""] * len(job.texts)
+        results = [_translate(text, *rest) for text, *rest in zip(job.texts, prefixes, strict=True)]
+        try:
+            await asyncio.wait_for(self._show_words(job, results), timeout)
+        except asyncio.TimeoutError:
+            raise DeadlineExceeded from None
+        except asyncio.CancelledError:
+            self.cancelled += job.texts
+            raise
+        return results
+
+    async def _show_words(self, job: Job, results: list[TextTranslation]) -> None:
+        for i, result in enumerate(results):
+            words = result.text.split(" ")
+            for n in range(min(len(words), 20)):
+                if n and job.on_partial is not None:
+                    job.on_partial(i, " ".join(words[:n]))
+                while n >= self.words:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
+
+
+def _translate(text: str, prefix: str) -> TextTranslation:
+    lines, breaks = split_lines(text)
+    return TextTranslation(tuple(_translate_line(line, prefix) for line in lines), breaks)
+
+
+def _translate_line(line: str, prefix: str) -> Translation:
+    sentences = sentence_splitter.sentences(line)
+    if not sentences:
+        return Translation(line, "", 0.0, 0, (("", 0.0),))
+    options = [SCRIPT.get(sentence, [sentence.upper()]) for sentence in sentences]
+    if prefix:
+        options = [[text for text in texts if text.startswith(prefix)] for texts in options]
+    n_best = [(" ".join(texts), -float(i)) for i, texts in enumerate(zip(*options, strict=False))]
+    parts = tuple(
+        _segment(sentence, texts[0]) for sentence, texts in zip(sentences, options, strict=True)
+    )
+    tokens = sum(len(part.output) + 1 for part in parts)
+    return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
+
+
+def _segment(source: str, output: str) -> Segment:
+    source_pieces, pieces = _pieces(source), _pieces(output)
+    attention = torch.full((2, 1, len(pieces) + 1, len(source_pieces) + 1), 0.02)
+    words = [piece.strip("▁") for piece in source_pieces]
+    for t, piece in enumerate(pieces):
+        looked_at = LOOKS_AT.get(piece.strip("▁"))
+        if looked_at in words:
+            attention[:, 0, t, words.index(looked_at)] = 0.8
+    return Segment(source_pieces, pieces, (-0.1,) * (len(pieces) + 1), attention)
+
+
+def _pieces(text: str) -> tuple[str, ...]:
+    """Words as pieces, and the mark at the end as its own; spelled as the translator does.
+
+    It translates a sentence in capitals in small letters, and the tokenizer has forms of its own.
+    """
+    spelled = unicodedata.normalize("NFKC", text)
+    if text.isupper():
+        spelled = spelled.lower().replace("strasse", "straße")
+    return (*f"▁{spelled[:-1]}".replace(" ", " ▁").split(" "), spelled[-1])
+
+
+@contextmanager
+def serving(
+    engine: ScriptedEngine, limits: Limits | None = None, keys: ApiKeys | None = None, port: int = 0
+) -> Iterator[str]:
+    """The address of a live server in a thread."""
+    app = create_app(engine, limits, keys)
+    config = uvicorn.Config(app, "127.0.0.1", port, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

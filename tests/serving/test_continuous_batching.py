@@ -1,0 +1,326 @@
+"""The engine: answers as offline, whoever else is there; limits, cancelling, failures, draining."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from conftest import PAIRS
+
+from mt.inference.options import SearchOptions
+from mt.inference.translator import Translator
+from mt.serving import continuous_batching
+from mt.serving.continuous_batching import ContinuousBatching
+from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
+
+T = TypeVar("T")
+ENGLISH = [english for english, _ in PAIRS]
+LONG = " ".join(ENGLISH)  # 36 sentences
+
+OPTIONS = [
+    SearchOptions(),
+    SearchOptions(beam_size=1),
+    SearchOptions(beam_size=1, max_length=3),
+    SearchOptions(beam_size=5, n_best=5, alpha=0),
+    SearchOptions(beam_size=2, min_length=30, max_length=60, no_repeat_ngram=2),
+    SearchOptions(beam_size=3, repetition_penalty=1.5),
+    SearchOptions(samples=3, n_best=3, seed=5, temperature=0.7, top_k=20),
+    SearchOptions(samples=2, top_p=0.8),
+    SearchOptions(alternatives=4, n_best=4),
+    SearchOptions(beam_size=4, mbr=True, n_best=2),
+    SearchOptions(attention=True),
+]
+
+
+@pytest.fixture(params=[1, 2])
+def translator(request: pytest.FixtureRequest, model_folder: Path) -> Translator:
+    return Translator.load(model_folder, device="cpu", workers=request.param)
+
+
+@pytest.fixture
+def one_thread(model_folder: Path) -> Translator:
+    return Translator.load(model_folder, device="cpu", workers=1)
+
+
+def run(engine: ContinuousBatching, talk: Callable[[], Awaitable[T]]) -> T:
+    """Call ``talk`` while the engine works, then drain it."""
+
+    async def main() -> T:
+        engine.start()
+        try:
+            return await talk()
+        finally:
+            await engine.stop()
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def assert_equal(answer: TextTranslation, translator: Translator, job: Job) -> None:
+    """The answer is what the translator gives for the only line of the job."""
+    prefixes = list(job.prefixes) or None
+    (wanted,) = translator.translate(
+        list(job.texts), job.options, prefixes=prefixes, split=job.split
+    )
+    (line,) = answer.lines
+    assert answer.text == wanted.text
+    assert [text for text, _ in answer.n_best] == [text for text, _ in wanted.n_best]
+    for (_, score), (_, exact) in zip(answer.n_best, wanted.n_best, strict=True):
+        assert score == pytest.approx(exact, abs=1e-4)
+    assert answer.tokens == wanted.tokens
+    for part, exact_part in zip(line.parts, wanted.parts, strict=True):
+        assert part.output == exact_part.output
+        assert part.log_probs == pytest.approx(exact_part.log_probs, abs=1e-4)
+        assert (part.attention is None) == (exact_part.attention is None)
+        if part.attention is not None:
+            assert part.attention.shape == exact_part.attention.shape
+            assert float((part.attention - exact_part.attention).abs().max()) < 1e-4
+
+
+def test_answers_are_those_of_the_translator_whoever_else_is_there(translator: Translator) -> None:
+    """Requests of all kinds come at random times, and some go away."""
+    rng = random.Random(0)
+    jobs = [
+        Job(
+            [" ".join(rng.choices(ENGLISH, k=rng.choice([1, 1, 2, 5])))],
+            rng.choice(OPTIONS),
+            split=rng.random() < 0.7,
+            prefixes=[rng.choice(["", "Der Bär", "Mein Freund trägt"])] * rng.randint(0, 1),
+        )
+        for _ in range(80)
+    ]
+    engine = ContinuousBatching(translator)
+
+    async def client(job: Job, delay: float, leaves: bool) -> TextTranslation | None:
+        await asyncio.sleep(delay)
+        task = asyncio.ensure_future(engine.translate(job, 60))
+        if leaves:
+            await asyncio.sleep(0.02)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return None
+        return (await task)[0]
+
+    async def talk() -> list[TextTranslation | None]:
+        clients = [client(job, rng.random(), rng.random() < 0.2) for job in jobs]
+        return await asyncio.gather(*clients)
+
+    answers = run(engine, talk)
+    assert sum(answer is None for answer in answers) > 5
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer is not None:
+            assert_equal(answer, translator, job)
+
+
+def test_texts_keep_their_lines(one_thread: Translator) -> None:
+    texts = ["", f"{ENGLISH[0]}\n\n{ENGLISH[1]} {ENGLISH[2]}\r\n", "  ", ENGLISH[3]]
+    engine = ContinuousBatching(one_thread)
+    answers = run(engine, lambda: engine.translate(Job(texts, SearchOptions()), 60))
+    assert [answer.text for answer in answers] == [one_thread.translate_text(t) for t in texts]
+    assert answers[0].lines[0].parts == ()
+    assert answers[1].breaks == ("\n", "\n", "\r\n")
+    assert (
+        run(ContinuousBatching(one_thread), lambda: engine.translate(Job([], OPTIONS[0]), 1)) == []
+    )
+
+
+def test_a_text_grows_in_partial_results(
+    one_thread: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous_batching, "PARTIAL_SECONDS", 0.0)
+    seen: list[tuple[int, str]] = []
+    job = Job(
+        [ENGLISH[0], f"{ENGLISH[1]} {ENGLISH[2]}"],
+        SearchOptions(beam_size=1),
+        on_partial=lambda index, text: seen.append((index, text)),
+    )
+    engine = ContinuousBatching(one_thread)
+    answers = run(engine, lambda: engine.translate(job, 60))
+    for index, answer in enumerate(answers):
+        texts = [text for i, text in seen if i == index]
+        assert len(texts) > 3
+        # Greedy search takes nothing back.
+        first = answer.lines[0].parts[0]
+        assert all(answer.text.startswith(t[:5]) for t in texts if len(first.output) > 5)
+
+
+def test_a_long_text_does_not_hold_up_a_short_one(one_thread: Translator) -> None:
+    engine = ContinuousBatching(one_thread)
+    order: list[str] = []
+
+    async def client(name: str, text: str) -> None:
+        await engine.translate(Job([text], SearchOptions()), 60)
+        order.append(name)
+
+    async def talk() -> None:
+        long = asyncio.ensure_future(client("long", LONG * 3))
+        await asyncio.sleep(0.1)
+        await asyncio.gather(*(client("short", text) for text in ENGLISH[:5]))
+        await long
+
+    run(engine, talk)
+    assert order == ["short"] * 5 + ["long"]
+
+
+class Watched:
+    """The engine's metrics, as a test sees them."""
+
+    def __init__(self) -> None:
+        self.queue: list[int] = []
+        self.batches: list[int] = []
+        self.first: list[float] = []
+        self.count = 0
+
+    def queue_depth(self, sentences: int) -> None:
+        self.queue.append(sentences)
+
+    def batch(self, sentences: int) -> None:
+        self.batches.append(sentences)
+
+    def first_token(self, seconds: float) -> None:
+        self.first.append(seconds)
+
+    def tokens(self, count: int) -> None:
+        self.count += count
+
+
+def test_metrics_count_what_happens(translator: Translator) -> None:
+    metrics = Watched()
+    engine = ContinuousBatching(translator, metrics)
+    (answer,) = run(engine, lambda: engine.translate(Job([LONG], SearchOptions()), 60))
+    assert metrics.count == answer.tokens
+    assert len(metrics.first) == 36
+    assert metrics.queue[0] == 36
+    assert metrics.queue[-1] == 0
+    most = continuous_batching.MAX_OWN * translator.workers
+    assert most // 2 < max(metrics.batches) <= most
+
+
+@pytest.mark.parametrize("leaving", ["cancel", "deadline"])
+def test_work_stops_when_nobody_waits_for_it(translator: Translator, leaving: str) -> None:
+    metrics = Watched()
+    engine = ContinuousBatching(translator, metrics)
+    job = Job([LONG * 5], SearchOptions(min_length=200, max_length=200))
+
+    async def talk() -> None:
+        if leaving == "deadline":
+            with pytest.raises(DeadlineExceeded, match=r"longer than 0\.3 s"):
+                await engine.translate(job, 0.3)
+        else:
+            task = asyncio.ensure_future(engine.translate(job, 60))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        begun = len(metrics.first)
+        await asyncio.sleep(0.2)
+        assert sum(engine._active) == 0
+        assert len(metrics.first) <= begun + translator.workers * continuous_batching.MAX_OWN
+        (answer,) = await engine.translate(Job([ENGLISH[0]], SearchOptions()), 60)
+        assert_equal(answer, translator, Job([ENGLISH[0]], SearchOptions()))
+
+    run(engine, talk)
+    assert len(metrics.first) < 180
+
+
+def test_a_full_queue_says_when_to_come_again(one_thread: Translator) -> None:
+    engine = ContinuousBatching(one_thread, max_sentences=50, max_requests=3)
+    slow = SearchOptions(min_length=100, max_length=100)
+
+    async def talk() -> None:
+        # A request that alone is larger than the queue is served when nobody else waits.
+        tasks = [asyncio.ensure_future(engine.translate(Job([LONG * 2], slow), 60))]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded, match=r"try again in [0-9]+ s") as error:
+            await engine.translate(Job([LONG], slow), 60)
+        assert 1 <= error.value.retry_after <= 60
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks = [asyncio.ensure_future(engine.translate(Job(["A"], slow), 60)) for _ in range(4)]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(result, Overloaded) for result in results] == [False] * 3 + [True]
+
+    run(engine, talk)
+
+
+def test_a_sentence_that_fails_fails_alone(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model breaks whenever a certain sentence is in its batch."""
+    (poison,) = translator.tokenizer.encode([ENGLISH[7]])
+    begin, step = translator.model.start, translator.model.step
+
+    def start(src: Any) -> Any:
+        state = begin(src)
+        rows = [row[: len(poison)] for row in src.tolist()]
+        state.poisoned = poison in rows
+        join = state.join
+
+        def joined(other: Any) -> None:
+            state.poisoned |= other.poisoned
+            join(other)
+
+        state.join = joined
+        return state
+
+    def broken(tokens: Any, state: Any, parents: Any = None) -> Any:
+        if state.poisoned and state.length > 3:
+            raise RuntimeError("the kernel failed")
+        return step(tokens, state, parents)
+
+    jobs = [Job([text], SearchOptions()) for text in ENGLISH[:12]]
+    wanted = [translator.translate([text])[0].text for text in ENGLISH[:12]]
+    engine = ContinuousBatching(translator)
+    monkeypatch.setattr(translator.model, "start", start)
+    monkeypatch.setattr(translator.model, "step", broken)
+
+    async def talk() -> list[Any]:
+        tasks = [engine.translate(job, 60) for job in jobs]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    results = run(engine, talk)
+    for i, (result, text) in enumerate(zip(results, wanted, strict=True)):
+        if i == 7:
+            assert isinstance(result, RuntimeError)
+        else:
+            assert result[0].text == text
+
+
+def test_a_drained_engine_finishes_and_takes_nothing_more(translator: Translator) -> None:
+    engine = ContinuousBatching(translator)
+
+    async def talk() -> None:
+        tasks = [asyncio.ensure_future(engine.translate(Job([t], OPTIONS[0]), 60)) for t in ENGLISH]
+        await asyncio.sleep(0.01)
+        stopping = asyncio.ensure_future(engine.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await engine.translate(Job([ENGLISH[0]], OPTIONS[0]), 60)
+        answers = await asyncio.gather(*tasks)
+        await stopping
+        assert len(answers) == len(ENGLISH)
+        assert not any(thread.is_alive() for thread in engine._threads)
+
+    run(engine, talk)
+
+
+def test_idle_threads_do_not_turn(translator: Translator) -> None:
+    """They wait also while another thread has all that a request may have under way."""
+    engine = ContinuousBatching(translator)
+
+    async def talk() -> float:
+        await engine.translate(Job([ENGLISH[0]], OPTIONS[0]), 60)
+        start = time.process_time()
+        await asyncio.sleep(0.3)
+        return time.process_time() - start
+
+    assert run(engine, talk) < 0.1
+
+
+def test_equal_options_are_one_object() -> None:
+    one, other = replace(OPTIONS[3]), replace(OPTIONS[3])
+    assert one is not other
+    assert continuous_batching._interned(one) is continuous_batching._interned(other)

@@ -1,0 +1,247 @@
+"""/v1, in front of a stand-in engine, and with the models of other tests."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from serving_helpers import StandIn, ask, post
+
+from mt.inference.options import SearchOptions
+from mt.inference.translation import Segment, Translation
+from mt.inference.translator import Translator
+from mt.serving.app import create_app
+from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation, split_lines
+from mt.serving.limits import ApiKeys, Limits
+from mt.serving.segments import line_record
+
+URL = "/v1/translate"
+
+
+def events(response: httpx.Response) -> list[tuple[str, Any]]:
+    assert response.headers["content-type"].startswith("text/event-stream")
+    blocks = [block.split("\n") for block in response.text.split("\n\n") if block]
+    return [(event[7:], json.loads(data[6:])) for event, data in blocks]
+
+
+def test_the_least_question() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    assert ask(app, "POST", URL, json={"text": "Hi"}).json() == {
+        "model": "stand-in",
+        "source": "en",
+        "target": "de",
+        "translations": [
+            {"text": "HI", "score": 0.0, "tokens": 2, "n_best": [{"text": "HI", "score": 0.0}]}
+        ],
+    }
+    assert stand_in.jobs == [Job(["Hi"], SearchOptions())]
+
+
+def test_every_option_reaches_the_engine() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    options = {
+        "beam_size": 5, "alpha": 1, "n_best": 2, "min_length": 1, "max_length": 9,
+        "no_repeat_ngram": 3, "repetition_penalty": 1.5, "samples": 4, "temperature": 0.5,
+        "top_k": 7, "top_p": 0.9, "seed": 2**64 - 1, "mbr": True, "attention": True,
+    }  # fmt: skip
+    body = {"text": ["a", "b"], "prefix": ["A", ""], "split": False, **options}
+    assert ask(app, "POST", URL, json=body).status_code == 200
+    assert (
+        ask(app, "POST", URL, json={"text": "a", "alternatives": 3, "max_length": None}).status_code
+        == 200
+    )
+    assert stand_in.jobs[0] == Job(["a", "b"], SearchOptions(**options), False, ["A", ""])
+    assert stand_in.jobs[1].options == SearchOptions(alternatives=3)
+    assert {*options, "alternatives"} == set(vars(SearchOptions()))
+
+
+def test_one_prefix_is_for_all_texts() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    ask(app, "POST", URL, json={"text": ["a", "b"], "prefix": "A"})
+    assert stand_in.jobs[0].prefixes == ["A", "A"]
+
+
+def test_tokens() -> None:
+    body = {"text": "Hi you\n\nthere", "tokens": True, "n_best": 2}
+    [translation] = post(URL, json=body).json()["translations"]
+    assert translation["n_best"][0]["text"] == translation["text"] == "HI YOU\n\nTHERE"
+    first, blank, last = translation["lines"]
+    assert blank == {"segments": []}
+    assert first["segments"] == [
+        {
+            "source": "Hi you", "text": "HI YOU", "log_prob": -1.5,
+            "source_pieces": ["▁Hi", "▁you"], "pieces": ["▁HI", "▁YOU"],
+            "log_probs": [-0.5, -0.5, -0.5],
+        }
+    ]  # fmt: skip
+    assert len(last["segments"]) == 1
+
+
+def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
+    def segment(source: str, output: str) -> Segment:
+        pieces = [tuple("▁" + word for word in text.split()) for text in (source, output)]
+        return Segment(*pieces, (0.0,) * (len(pieces[1]) + 1), torch.full((2, 2, 3, 3), 1 / 3))
+
+    parts = (segment("Where is it?", "Wo ist es?"), segment("Come here!", "Komm <0xC3><0xA9>her!"))
+    text = "Wo ist es? KOMM ÉHER!"
+    source = "Where  is it? COME HERE!"
+    line = Translation(source, text, 0.0, 9, ((text, 0.0),), parts)
+    one, two = line_record(line, split=True, tokens=False)["segments"]
+    assert (one["source"], one["text"]) == ("Where  is it?", "Wo ist es?")
+    assert (two["source"], two["text"]) == ("COME HERE!", "KOMM ÉHER!")
+    assert one["alignment"] == [[0.3333] * 3] * 3
+    assert "log_probs" not in one
+    clauses = line_record(line, split=False, tokens=False)["segments"]  # a long line in parts
+    assert [part["source"] for part in clauses] == ["Where is it?", "Come here!"]
+
+
+def test_a_score_that_is_no_number_is_null() -> None:
+    stand_in = StandIn()
+    nan = float("nan")
+    line = Translation("a", "", nan, 1, (("", nan),), (Segment(("a",), (), (nan,)),))
+
+    async def translate(job: Job, timeout: float) -> list[TextTranslation]:
+        return [TextTranslation((line,), ())]
+
+    stand_in.translate = translate  # type: ignore[method-assign]
+    answer = ask(create_app(stand_in), "POST", URL, json={"text": "a", "tokens": True}).json()
+    assert answer["translations"][0]["score"] is None
+    assert answer["translations"][0]["lines"][0]["segments"][0]["log_probs"] == [None]
+
+
+def test_a_real_translator_aligns(babbling: Translator) -> None:
+    class Plain(StandIn):
+        async def translate(self, job: Job, timeout: float) -> list[TextTranslation]:
+            lines, breaks = split_lines(job.texts[0])
+            results = babbling.translate(lines, job.options, split=job.split)
+            return [TextTranslation(tuple(results), breaks)]
+
+    engine = Plain()
+    engine.translator = babbling
+    body = {"text": "I am here. You are there.", "attention": True, "max_length": 8}
+    response = ask(create_app(engine), "POST", URL, json=body)
+    [line] = response.json()["translations"][0]["lines"]
+    assert [segment["source"] for segment in line["segments"]] == ["I am here.", "You are there."]
+    for segment in line["segments"]:
+        rows = segment["alignment"]
+        assert len(rows) == len(segment["pieces"]) + 1
+        assert {len(row) for row in rows} == {len(segment["source_pieces"]) + 1}
+        assert all(sum(row) == pytest.approx(1, abs=0.01) for row in rows)
+    joined = " ".join(segment["text"] for segment in line["segments"])
+    assert joined == response.json()["translations"][0]["text"]
+
+
+def test_a_stream_has_partial_results_and_the_answer() -> None:
+    found = events(post(URL, json={"text": "Hello", "stream": True}))
+    assert found == [
+        ("partial", {"index": 0, "text": "HEL"}),
+        ("done", post(URL, json={"text": "Hello"}).json()),
+    ]
+
+
+def test_an_error_before_the_stream_has_a_status_and_later_an_event() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    stand_in.error = Overloaded(7)
+    response = ask(app, "POST", URL, json={"text": "Hi", "stream": True})
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "7")
+
+    async def fail(job: Job, timeout: float) -> list[TextTranslation]:
+        assert job.on_partial
+        job.on_partial(0, "H")
+        await asyncio.sleep(0.01)
+        raise DeadlineExceeded
+
+    stand_in.translate = fail  # type: ignore[method-assign]
+    first, last = events(ask(app, "POST", URL, json={"text": "Hi", "stream": True}))
+    assert first[0] == "partial"
+    assert last[0] == "error"
+    assert last[1]["error"]["code"] == "deadline_exceeded"
+
+
+def test_only_the_newest_partial_result_of_a_text_is_sent() -> None:
+    stand_in = StandIn()
+
+    async def translate(job: Job, timeout: float) -> list[TextTranslation]:
+        assert job.on_partial
+        for text in ("a", "ab", "abc"):
+            job.on_partial(1, text)
+        await asyncio.sleep(0.05)
+        return [stand_in._translation(text, job) for text in job.texts]
+
+    app = create_app(stand_in)
+    stand_in.translate = translate  # type: ignore[method-assign]
+    found = events(ask(app, "POST", URL, json={"text": ["x", "y"], "stream": True}))
+    assert [data for event, data in found if event == "partial"] == [{"index": 1, "text": "abc"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "text: is missing"),
+        ({"text": []}, "there is no text"),
+        ({"text": None}, "text: Input should be a valid string"),
+        ({"text": "a", "txt": 1}, "txt: there is no such field"),
+        ({"text": "a", "n_best": 5}, "n_best=5: must not exceed beam_size=4"),
+        ({"text": "a", "n_best": 11, "beam_size": 16}, "n_best: this server allows at most 10"),
+        ({"text": "a", "beam_size": 17}, "beam_size: this server allows at most 16"),
+        ({"text": "a", "samples": 17}, "samples: this server allows at most 16"),
+        ({"text": "a", "alternatives": 11}, "alternatives: this server allows at most 10"),
+        ({"text": "a", "max_length": 501}, "max_length: this server allows at most 500"),
+        ({"text": "a", "beam_size": "4"}, "beam_size: Input should be a valid integer"),
+        ({"text": "a", "beam_size": True}, "beam_size: Input should be a valid integer"),
+        ({"text": "a", "beam_size": 10**400}, "beam_size="),
+        ({"text": "a", "seed": -1}, "seed=-1"),
+        ({"text": "a", "split": "yes"}, "split: Input should be a valid boolean"),
+        ({"text": "a", "temperature": 0.5}, "temperature, top_k and top_p are for sampling"),
+        ({"text": "a", "alpha": float("nan")}, "alpha=nan: must be a number"),
+        ({"text": "a", "alpha": float("inf")}, "alpha=inf: must be a number"),
+        ({"text": ["a", "b"], "prefix": ["A"]}, "prefix: 1 for 2 texts"),
+    ],
+)
+def test_a_mistake_is_told(body: dict[str, Any], message: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = post(URL, content=json.dumps(body), headers=headers)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith(message)
+    assert response.json()["error"]["code"] in ("bad_request", "too_many_texts")
+
+
+def test_the_engine_may_refuse_options() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    stand_in.error = ValueError("these do not go together")
+    response = ask(app, "POST", URL, json={"text": "a"})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == "these do not go together"
+
+
+def test_models() -> None:
+    stand_in = StandIn()
+    stand_in.translator.options = replace(SearchOptions(), alpha=1.2)
+    app = create_app(stand_in, Limits(texts=7), ApiKeys(["secret"]))
+    answer = ask(app, "GET", "/v1/models").json()
+    assert answer["name"] == "stand-in"
+    assert (answer["source"], answer["target"], answer["max_length"]) == ("en", "de", 128)
+    assert answer["search"]["alpha"] == 1.2
+    assert answer["limits"]["texts"] == 7
+    assert answer["key_required"] is True
+
+
+def test_a_key_is_asked_for() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in, keys=ApiKeys(["secret"]))
+    for key in (None, "Bearer wrong", "secret", "DeepL-Auth-Key secret"):
+        headers = {"Authorization": key} if key else {}
+        refused = ask(app, "POST", URL, json={"text": "Hi"}, headers=headers)
+        assert refused.status_code == 401
+        assert refused.json()["error"]["code"] == "unauthorized"
+        assert refused.headers["WWW-Authenticate"] == "Bearer"
+    headers = {"Authorization": "Bearer secret"}
+    assert ask(app, "POST", URL, json={"text": "Hi"}, headers=headers).status_code == 200
