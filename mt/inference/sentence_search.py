@@ -133,7 +133,9 @@ class SentenceSearch:
                 self.parents.append(row)
                 self.numbers.append(number)
             elif total == -math.inf:  # no token is permitted
-                self._finish(before[row])
+                parting = self.options.alternatives and self.length == len(self.prefix) + 1
+                if number == 0 or not parting:  # otherwise there are not so many alternatives
+                    self._finish(before[row])
             else:  # eos, or the logits are not numbers
                 self._finish(_Node(before[row], EOS, log_prob, total))
         self.finished.sort(key=lambda pair: -pair[0])
