@@ -104,6 +104,7 @@ class DecodingBatch:
             sentence.advance(sentence_candidates)
         self._keep([bool(sentence.alive) for sentence in active])
 
+    @torch.inference_mode()
     def remove(self, sentences: Collection[SentenceSearch]) -> None:
         """Drop sentences that nobody waits for any more."""
         self._keep([sentence not in sentences for sentence in self.active])

@@ -213,6 +213,7 @@ class ContinuousBatching:
                 while not (newcomers := self._admit(number, batch)) and not batch.active:
                     if self._stopping and not self._requests:
                         return
+                    self._report()
                     self._changed.wait()
                 self._active[number] += len(newcomers)
                 gone = {s for s in batch.active if owners[s][0].dropped}

@@ -193,7 +193,7 @@ def test_metrics_count_what_happens(translator: Translator) -> None:
     (answer,) = run(engine, lambda: engine.translate(Job([LONG], SearchOptions()), 60))
     assert metrics.count == answer.tokens
     assert len(metrics.first) == 36
-    assert metrics.queue[0] == 36
+    assert max(metrics.queue) == 36
     assert metrics.queue[-1] == 0
     most = continuous_batching.MAX_OWN * translator.workers
     assert most // 2 < max(metrics.batches) <= most
