@@ -196,7 +196,7 @@ def test_malformed_requests_end_well_and_harm_nobody(
 
 def test_work_of_clients_that_vanish_stops(soak: ModuleType, running: SimpleNamespace) -> None:
     report = asyncio.run(soak.vanish(running, soak_arguments(soak, vanishing=5)))
-    assert sum(report["most_seen"].values()) > 0  # they had begun
+    assert report["sentences_begun"] > 0
     assert all(outcome["met"] for outcome in report["bars"].values()), report["bars"]
 
 
