@@ -21,7 +21,7 @@ from mt.inference.sentence_search import Hypothesis, SentenceSearch
 class SearchModel(Protocol):
     """What the search needs of a model, as ``mt.inference.incremental.InferenceModel`` has it.
 
-    The state that ``start`` returns has a method ``select(order)``, as ``incremental.State`` has,
+    The state that ``start`` returns has a method ``select(order)``, as ``mt.inference.cache.State`` has,
     and ``join(other)`` where sentences join a running batch.
     """
 

@@ -60,7 +60,7 @@ class Toy:
 
 
 class ToyState:
-    """Sources and the prefixes of each, where incremental.State has keys and values."""
+    """Sources and the prefixes of each, where mt.inference.cache.State has keys and values."""
 
     def __init__(self, sources):
         self.sources = sources
