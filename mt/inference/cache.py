@@ -10,17 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+Index = tuple[Any, Any]  # of the sentences and slots that a step writes
+
 
 class State:
     """The caches that a decoding step needs of the steps before it.
 
-    All hypotheses of a sentence share one cache. Each step writes w new slots, one for each
-    hypothesis, and never moves them. The w hypotheses are the w queries of one attention over all
-    slots, and each has a row of the mask: 0 for the slots of its own tokens, -inf for the others.
-    A hypothesis that continues another copies the row of that.
-
-    Sentences that join later see none of the earlier slots. Attention begins at the first slot of
-    the oldest sentence; the slots before it are used again when the cache is full.
+    All hypotheses of a sentence share one cache. Each step writes w slots, one for each hypothesis,
+    and never moves them. The w hypotheses are the w queries of one attention over all slots, and
+    each has a row of the mask: 0 for the slots of its own tokens, -inf for the others. A hypothesis
+    that continues another copies the row of that. What no hypothesis of the sentence sees any more
+    is written over, so that attention goes over few slots: a beam has one past but for its end.
     """
 
     def __init__(self, cross: Tensor, source_lengths: list[int]) -> None:
@@ -28,11 +28,10 @@ class State:
         self._cross_cache = cross  # [N, B, S, 2h, width]
         self._self_cache = torch.empty_like(cross[:, :, :1])  # [N, B, slots, 2h, width]
         self.source_lengths = source_lengths  # eos counted
-        self.past_mask: Tensor | None = None  # [B, w, slots]; None: all see every slot
-        self.slots_used = 0
+        self.past_mask: Tensor | None = None  # [B, w, slots]; None: all see the slots in use
+        self.slots_used = 0  # the first ones; the others were never written
         self.length = 0  # steps taken
-        # Of each sentence: steps taken and slots used when it joined.
-        self.joined_at, self.first_slots = [0] * len(source_lengths), [0] * len(source_lengths)
+        self.joined_at = [0] * len(source_lengths)  # steps taken when each sentence joined
         self.weights: list[Tensor] | None = None  # a list collects cross-attention's weights
         self._view_sources()
 
@@ -54,25 +53,29 @@ class State:
         joined_at = torch.tensor(self.joined_at, device=self._cross_cache.device)
         return (self.length - joined_at).repeat_interleave(w)
 
-    def advance(self, w: int, parents: Tensor | None) -> tuple[Any, Any, Any, Tensor | None]:
-        """Make room for w hypotheses: by layer the new slots, all keys, all values; the mask."""
-        if self.slots_used + w > self._self_cache.shape[2]:
-            self._make_room(w)
-        if parents is not None:
-            past_mask = self._past_mask()
-            sentence = torch.arange(len(parents), device=parents.device)[:, None]
-            self.past_mask = past_mask[sentence, parents]
-        start, self.slots_used = self.slots_used, self.slots_used + w
+    def advance(self, w: int, parents: Tensor | None) -> tuple[Any, Index, Any, Any, Tensor | None]:
+        """Prepare a step of w hypotheses: each layer's cache, which part of it to write, all keys
+        and all values; the mask."""
+        B = len(self.joined_at)
+        self._make_room(self.slots_used + w)
+        mask: Tensor | None = None
+        index: Index = slice(0, B), slice(self.slots_used, self.slots_used + w)
+        used = self.slots_used + w
+        if parents is not None or self.past_mask is not None:
+            mask = self._past_mask()
+            sentence = torch.arange(B, device=mask.device)[:, None]
+            if parents is not None:
+                mask = mask[sentence, parents]
+            slots = _first_unseen(mask[:, :, :used], w)  # [B, w]
+            self.past_mask = mask.scatter_(2, slots[:, :, None], 0)
+            index, used = (sentence, slots), max(self.slots_used, int(slots.max()) + 1)
+            mask = mask[:, None, :, :used]
+        # What a mask hides must be finite all the same: 0 times NaN is NaN.
+        self._self_cache[:, :B, self.slots_used : used] = 0
+        self.slots_used = used
         self.length += 1
-        seen = slice(min(self.first_slots), self.slots_used)
-        mask = None
-        if self.past_mask is not None:
-            self.past_mask[:, :, start : self.slots_used].diagonal(dim1=1, dim2=2).zero_()
-            mask = self.past_mask[:, None, :, seen]
-        cache = self._self_cache[:, : len(self.joined_at)]
-        new_slots = cache[:, :, start : self.slots_used].unbind()  # [B, w, 2h, width]
-        keys, values = by_layer(cache[:, :, seen])
-        return new_slots, keys, values, mask
+        keys, values = by_layer(self._self_cache[:, :B, :used])
+        return self._self_cache.unbind(), index, keys, values, mask
 
     def _past_mask(self) -> Tensor:
         """The mask, which is made at the first step that needs one: all see every slot so far."""
@@ -82,39 +85,32 @@ class State:
             self.past_mask[:, :, : self.slots_used] = 0
         return self.past_mask
 
-    def _make_room(self, w: int) -> None:
-        """Move the slots that are still seen to the front, or enlarge the cache."""
-        unseen, seen = min(self.first_slots), self.slots_used - min(self.first_slots)
-        B, capacity = len(self.joined_at), self._self_cache.shape[2]
-        old = self._self_cache
-        if seen + w > unseen:  # they would overlap, and soon be too many again
+    def _make_room(self, slots: int) -> None:
+        capacity = self._self_cache.shape[2]
+        if slots > capacity:
             # Unused memory costs only addresses; enlarging twice costs time.
-            capacity = seen + w * (3 * max(self.source_lengths) // 2 + 8)
-            self._self_cache = old.new_empty(*old.shape[:2], capacity, *old.shape[3:])
-        self._self_cache[:, :B, :seen] = old[:, :B, unseen : self.slots_used]
-        if self.past_mask is not None:
-            mask = self.past_mask[:, :, unseen : self.slots_used]
-            self.past_mask = F.pad(mask, (0, capacity - seen), value=-torch.inf)
-        self.slots_used = seen
-        self.first_slots = [first - unseen for first in self.first_slots]
+            larger = max(slots, 2 * capacity, 3 * max(self.source_lengths) // 2 + 8)
+            self._self_cache = _with_room(self._self_cache, 0, larger, self.slots_used)
+            if self.past_mask is not None:
+                self.past_mask = F.pad(self.past_mask, (0, larger - capacity), value=-torch.inf)
 
     def join(self, other: "State") -> None:
         """Add the sentences of another state, which has not taken a step yet."""
         n, B = len(self.joined_at), len(self.joined_at) + len(other.joined_at)
         S = other._cross_cache.shape[2]
-        self._cross_cache = _with_room(self._cross_cache, B, S)
+        capacity = self._cross_cache.shape[2]
+        self._cross_cache = _with_room(self._cross_cache, B, S, capacity)
         self._cross_cache[:, n:B, :S] = other._cross_cache
-        # What a mask hides must be finite all the same: 0 times NaN is NaN.
-        self._cross_cache[:, n:B, S:] = 0
-        self._self_cache = _with_room(self._self_cache, B, self._self_cache.shape[2])
-        self._self_cache[:, n:B, min(self.first_slots) : self.slots_used] = 0
+        self._cross_cache[:, n:B, S:] = 0  # finite, as the slots of advance
+        self._cross_cache[:, :n, capacity:] = 0
+        self._self_cache = _with_room(self._self_cache, B, 0, self.slots_used)
+        self._self_cache[:, n:B, : self.slots_used] = 0
         if self.slots_used > 0:
             past_mask = self._past_mask()
             new_rows = past_mask.new_full((B - n, *past_mask.shape[1:]), -torch.inf)
             self.past_mask = torch.cat([past_mask, new_rows])
         self.source_lengths = self.source_lengths + other.source_lengths
         self.joined_at += [self.length] * (B - n)
-        self.first_slots += [self.slots_used] * (B - n)
         self._view_sources()
 
     def select(self, order: list[int]) -> None:
@@ -128,22 +124,31 @@ class State:
                 cache[:, to] = cache[:, origin]
             if self.past_mask is not None:
                 self.past_mask[to] = self.past_mask[origin]
-        self.past_mask = None if self.past_mask is None else self.past_mask[: len(order)]
+        if self.past_mask is not None:
+            self.past_mask = self.past_mask[: len(order)]
+            seen = (self.past_mask == 0).any(dim=1).any(dim=0).nonzero()
+            self.slots_used = int(seen[-1]) + 1 if len(seen) else 0
         self.source_lengths = [self.source_lengths[i] for i in order]
         self.joined_at = [self.joined_at[i] for i in order]
-        self.first_slots = [self.first_slots[i] for i in order]
         self._view_sources()
 
 
-def _with_room(cache: Tensor, B: int, slots: int) -> Tensor:
-    """A cache [N, >= B, >= slots, ...] that begins like the given one; what is new is not set."""
+def _first_unseen(mask: Tensor, w: int) -> Tensor:
+    """The first w slots [B, w] of each sentence that none of its hypotheses [B, w, slots] sees."""
+    slots = mask.shape[2]
+    descending = torch.arange(slots, 0, -1, device=mask.device)
+    seen = (mask == 0).any(dim=1)
+    return torch.where(seen, -1, descending).topk(w).indices
+
+
+def _with_room(cache: Tensor, B: int, slots: int, used: int) -> Tensor:
+    """A cache [N, >= B, >= slots, ...] with the first ``used`` slots of the given one."""
     N, rows, capacity, *rest = cache.shape
     if rows >= B and capacity >= slots:
         return cache
     shape = (N, rows if rows >= B else 2 * B, max(slots, capacity), *rest)
     larger = cache.new_empty(shape)
-    larger[:, :rows, :capacity] = cache
-    larger[:, :rows, capacity:] = 0
+    larger[:, :rows, :used] = cache[:, :, :used]
     return larger
 
 

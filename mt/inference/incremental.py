@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt.inference.cache import State, keys_values
+from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
 from mt.model.transformer import AddNorm, FeedForward, Transformer, positional_encoding
 
@@ -76,10 +76,10 @@ class InferenceModel:
         """
         B, w = tokens.shape
         x = self._embed(tokens.view(-1, 1), state.positions(w))
-        new_slots, keys, values, mask = state.advance(w, parents)
-        layers = zip(self.decoder, new_slots, keys, values, *state.cross_by_layer, strict=True)
-        for layer, *caches in layers:
-            x = layer(x, B, *caches, mask, state)
+        caches, index, keys, values, mask = state.advance(w, parents)
+        layers = zip(self.decoder, caches, keys, values, *state.cross_by_layer, strict=True)
+        for layer, cache, *keys_and_values in layers:
+            x = layer(x, B, cache, index, *keys_and_values, mask, state)
         return self.vocabulary(x).float().view(B, w, -1)
 
     def cross_attention_weights(
@@ -98,8 +98,10 @@ class InferenceModel:
         x = self._embed(tokens, 0)
         causal = torch.full((T, T), -torch.inf, dtype=self.dtype, device=self.device).triu(1)
         for layer, K, V in zip(self.decoder, *state.cross_by_layer, strict=True):
-            slots = x.new_empty(len(src), T, 2 * self.h, layer.self_attention.width)
-            x = layer(x, len(src), slots, *keys_values(slots), K, V, causal, state)
+            cache = x.new_empty(len(src), T, 2 * self.h, layer.self_attention.width)
+            everything = slice(None), slice(None)
+            own = keys_values(cache)
+            x = layer(x, len(src), cache, everything, *own, K, V, causal, state)
         weights = torch.stack(state.weights, dim=1).float().cpu()  # [B, N, h, T, S]
         lengths = state.source_lengths
         return [
@@ -193,7 +195,8 @@ class _DecoderLayer:
         self,
         x: Tensor,
         B: int,
-        slots: Tensor,
+        cache: Tensor,
+        index: Index,
         K: Tensor,
         V: Tensor,
         source_K: Tensor,
@@ -201,10 +204,10 @@ class _DecoderLayer:
         mask: Tensor | None,
         state: State,
     ) -> Tensor:
-        """x [R, d_model] -> [R, d_model]; ``slots`` [B, w, 2h, width] is this step's part of the
-        cache, which K and V [B, h, all slots, width] view."""
+        """x [R, d_model] -> [R, d_model]; this step's keys and values go to ``cache[index]``, and
+        K and V [B, h, slots, width] are views of the cache."""
         Q, new = self.self_attention.project(x, B)
-        slots.copy_(new)
+        cache[index] = new
         x = self.self_attention(x, Q, K, V, mask)
         Q = self.cross_attention.query(x, B)
         if state.weights is not None:

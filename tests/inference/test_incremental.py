@@ -230,13 +230,26 @@ def test_sentences_that_stay_where_they_are_are_not_copied():
 
 
 def test_the_cache_is_not_moved_when_hypotheses_change_places():
+    """Only slots that nobody sees any more are written over."""
     decoder = InferenceModel(tiny())
     state = decoder.start(padded([5, 2]))
     decoder.step(torch.full((2, 1), BOS), state)
     decoder.step(random_ids(2, 3), state, torch.zeros(2, 3, dtype=torch.long))
     before = state._self_cache[:, :, : state.slots_used].clone()
     decoder.step(random_ids(2, 3), state, torch.tensor([[2, 0, 0], [1, 1, 2]]))
-    assert torch.equal(state._self_cache[:, :, : before.shape[2]], before)
+    unchanged = (state._self_cache[:, :, :4] == before).all(dim=(0, 3, 4))
+    assert unchanged.tolist() == [[True, True, False, True], [True, False, True, True]]
+    assert state.slots_used == 6  # of 7 that were written
+
+
+def test_a_beam_needs_little_more_than_its_one_past():
+    decoder = InferenceModel(tiny())
+    state = decoder.start(padded([8]))
+    decoder.step(torch.full((1, 1), BOS), state)
+    parents = torch.zeros(1, 4, dtype=torch.long)
+    for _ in range(50):
+        decoder.step(random_ids(1, 4), state, parents)
+    assert state.slots_used <= 50 + 2 * 4
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
