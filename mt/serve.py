@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from mt.serving.engine import Engine
     from mt.serving.metrics import Metrics
 
+# The threads that decode and the one that answers take turns at the interpreter: with Python's 5 ms
+# they would wait for it a sixth of the time (scripts/benchmarks/serve.py).
+SWITCH_SECONDS = 1e-4
 LOG_LEVELS = ("error", "warning", "info", "debug")
 
 
@@ -81,6 +84,7 @@ def run(args: argparse.Namespace) -> None:
     from mt.inference.translator import Translator
 
     translator = Translator.load(args.model, args.device, args.precision, args.workers)
+    sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()
     engine = make_engine(translator, limits, metrics)
     app = create_app(engine, limits, keys, args.allow_origin, metrics)
