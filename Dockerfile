@@ -1,0 +1,31 @@
+# The translation server with the bundled model; docs/serving.md shows how to build and run it.
+FROM python:3.11-slim
+
+# PyTorch's index of CPU wheels: those of PyPI bring gigabytes of CUDA along.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN pip install --no-cache-dir --index-url "$TORCH_INDEX" 'torch>=2.5,<2.14'
+
+WORKDIR /app
+
+# The packages come before the code, so that a change of the code rebuilds the small layers alone.
+COPY pyproject.toml ./
+RUN python -c "import tomllib; \
+    project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+    print(*project['dependencies'], *project['optional-dependencies']['server'], sep='\n')" \
+    > requirements.txt \
+    && pip install --no-cache-dir --requirement requirements.txt
+
+COPY LICENSE ./
+COPY mt mt
+# A read-only file system keeps no bytecode that Python would write later.
+RUN python -m compileall -q mt
+
+# What the program writes, such as a model of the hub, goes below /tmp.
+ENV PYTHONUNBUFFERED=1 HOME=/tmp MT_CACHE=/tmp/mt HF_HOME=/tmp/huggingface
+
+# Debian's user nobody, by its number, by which Kubernetes sees that it is not root.
+USER 65534:65534
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/health/live', timeout=2)"]
+CMD ["python", "-m", "mt.serve", "--host", "0.0.0.0"]
