@@ -36,6 +36,7 @@ WEIGHTS = {
     # Written by hand for this project: the only text about news, offices and trade, and little.
     "themes": 4.0,
     "vocabulary": 3.0,
+    "situations": 4.0,
     # Many sentences of few patterns; more of them teach nothing new.
     "grammar": 0.6,
     # Each has other names, numbers or codes, which must not be learnt by heart.
@@ -121,7 +122,7 @@ def mix(cleaned: Path, held_out: HeldOut, seed: int) -> tuple[list[Pair], dict[s
             everyday += pairs if domain.everyday else []
     for part in phrasebook.PARTS:
         pairs = add(part, phrasebook.load("train", parts=(part,)))
-        everyday += pairs if part in ("themes", "vocabulary") else []
+        everyday += pairs if part in ("themes", "vocabulary", "situations") else []
     add("renamed", variants.rename(everyday, RENAMED, seed))
     add("joined", variants.join(everyday, JOINED, seed))
     rng.shuffle(lines)

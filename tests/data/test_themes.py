@@ -14,12 +14,12 @@ from mt.data import phrasebook
 
 PACKAGE = files(phrasebook.__name__)
 FOLDER = PACKAGE / "themes"
-FILES, VOCABULARY = (
+FILES, VOCABULARY, SITUATIONS = (
     sorted(path.name for path in (PACKAGE / name).iterdir() if path.name.endswith(".tsv"))
-    for name in ("themes", "vocabulary")
+    for name in ("themes", "vocabulary", "situations")
 )
 TRAINING = Path(__file__).resolve().parents[2] / "docs/training.md"
-WRITTEN = ("grammar", "themes", "vocabulary")
+WRITTEN = ("grammar", "themes", "vocabulary", "situations")
 
 
 def words(sentence: str) -> str:
@@ -47,7 +47,12 @@ def test_a_theme_has_its_name_and_size(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [f"themes/{name}" for name in FILES] + [f"vocabulary/{name}" for name in VOCABULARY]
+    "path",
+    [
+        *(f"themes/{name}" for name in FILES),
+        *(f"vocabulary/{name}" for name in VOCABULARY),
+        *(f"situations/{name}" for name in SITUATIONS),
+    ],
 )
 def test_a_file_is_well_formed(path: str) -> None:
     text = (PACKAGE / path).read_text(encoding="utf-8")
@@ -73,11 +78,10 @@ def ends(sentence: str) -> str:
 
 
 def test_a_hand_written_pair_stands_once() -> None:
-    pairs = [
-        pair
-        for split in phrasebook.SPLITS
-        for pair in phrasebook.themes(split) + phrasebook.vocabulary(split)
-    ]
+    pairs = []
+    for split in phrasebook.SPLITS:
+        pairs += phrasebook.themes(split)
+        pairs += phrasebook.written("vocabulary", split) + phrasebook.written("situations", split)
     assert [pair for pair, count in Counter(pairs).items() if count > 1] == []
 
 
@@ -98,10 +102,13 @@ def test_few_pairs_are_left_out(split: str) -> None:
     assert 0 < len(phrasebook.themes(split)) - len(loaded) <= 10
 
 
-def test_the_vocabulary_is_split_by_sentence() -> None:
-    count = {name: len(phrasebook.vocabulary(name)) for name in phrasebook.SPLITS}
-    lines = [(PACKAGE / "vocabulary" / name).read_text(encoding="utf-8") for name in VOCABULARY]
-    assert sum(count.values()) == sum(text.count("\n") for text in lines)
+@pytest.mark.parametrize(
+    ("part", "names"), [("vocabulary", VOCABULARY), ("situations", SITUATIONS)]
+)
+def test_other_hand_written_pairs_are_split_by_sentence(part: str, names: list[str]) -> None:
+    count = {name: len(phrasebook.written(part, name)) for name in phrasebook.SPLITS}
+    texts = [(PACKAGE / part / name).read_text(encoding="utf-8") for name in names]
+    assert sum(count.values()) == sum(text.count("\n") for text in texts)
     for split in ("validation", "test"):
         assert 0.01 < count[split] / count["train"] < 0.03
 
@@ -157,5 +164,5 @@ def test_a_pair_that_another_split_knows_is_left_out(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("parts", [["news"], "themes", ["grammar", "Themes"]])
 def test_an_unknown_part_names_the_known_ones(parts: list[str]) -> None:
-    with pytest.raises(ValueError, match="expected some of: grammar, themes, vocabulary, entities"):
+    with pytest.raises(ValueError, match="expected some of: grammar, themes, vocabulary, situations, entities"):
         phrasebook.load("train", parts)

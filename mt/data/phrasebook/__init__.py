@@ -1,9 +1,10 @@
-"""An English-German corpus, written for this project, in four parts.
+"""An English-German corpus, written for this project, in five parts.
 
 - ``grammar``: short hand-written phrases and the sentences of a slot grammar. Pairs that share a
   sentence, in either language, go to the same split, which a hash chooses.
 - ``themes``: hand-written pairs, one file a theme. Whole themes are held out.
 - ``vocabulary``: hand-written pairs that show frequent words in use, split by the same hash.
+- ``situations``: hand-written pairs about fields of life and work, split in the same way.
 - ``entities``: sentences with names, numbers, dates and codes. Held-out values are not in training.
 
 ``load`` returns the pairs of a split. No sentence of a split, in either language, is also in
@@ -20,7 +21,7 @@ from importlib.resources import files
 
 from . import templates
 
-PARTS = ("grammar", "themes", "vocabulary", "entities")
+PARTS = ("grammar", "themes", "vocabulary", "situations", "entities")
 SPLITS = ("train", "validation", "test")
 
 # The numbers of the themes that are held out; all others are for training.
@@ -53,9 +54,9 @@ def themes(split: str) -> list[tuple[str, str]]:
     ]
 
 
-def vocabulary(split: str) -> list[tuple[str, str]]:
-    """Return all pairs of a split that show frequent words, in the order of their files."""
-    tables = _tables("vocabulary").values()
+def written(part: str, split: str) -> list[tuple[str, str]]:
+    """Return all pairs of a split of "vocabulary" or "situations", in the order of their files."""
+    tables = _tables(part).values()
     return [pair for table in tables for pair in table if choose([pair]) == split]
 
 
@@ -141,8 +142,8 @@ def _splits(part: str) -> dict[str, list[tuple[str, str]]]:
 def _read(part: str, split: str) -> Iterable[tuple[str, str]]:
     if part == "themes":
         return themes(split)
-    if part == "vocabulary":
-        return vocabulary(split)
+    if part in ("vocabulary", "situations"):
+        return written(part, split)
     from . import entities  # only who needs this part waits for it
 
     return entities.load(split)
