@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from mt.utils import console
 
 with console.exit_at_interrupt():
+    from mt.inference.alignment import line_links
     from mt.inference.linear import PRECISIONS
     from mt.inference.options import SearchOptions, load_search_defaults
     from mt.inference.translation import Translation
@@ -59,18 +60,20 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("--resume is for an --output")
     if (args.tokens or args.attention) and not args.json:
         parser.error("--tokens and --attention are printed with --json")
+    if args.align and args.n_best and not args.json:
+        parser.error("--align and --n-best are printed together with --json only")
     if args.score is not None:
         # --alpha counts in a score, and --beam-size does no harm.
         names = sorted(SEARCH_HELP.keys() - {"alpha", "beam_size"})
         useless = [name for name in names if getattr(args, name) is not None]
-        useless += [n for n in ("split", "prefix", "attention", "mbr") if getattr(args, n)]
+        useless += [n for n in ("split", "prefix", "attention", "align", "mbr") if getattr(args, n)]
         if useless:
             parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
             parser.error(f"--engine {args.engine} wants one --model, a folder written by mt.export")
-        for name in ("score", "tokens", "attention", "samples", "alternatives", "mbr"):
+        for name in ("score", "tokens", "attention", "align", "samples", "alternatives", "mbr"):
             if getattr(args, name):
                 parser.error(f"--{name} is not for --engine {args.engine}")
     return args
@@ -95,6 +98,9 @@ def make_parser() -> argparse.ArgumentParser:
         "(default: only an argument or a line typed at a prompt)")  # fmt: skip
     add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
     add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
+    add("--align", action="store_true", help="print which words belong together instead of the "
+        "translation: 0-1 is the first word of the source and the second one of the translation; "
+        "words stand between blanks")  # fmt: skip
     add("--json", action="store_true", help="print a JSON object a line, with scores")
     add("--tokens", action="store_true", help="with --json: print pieces and their log P")
     add("--attention", action="store_true", help="with --json: print attention over the source")
@@ -122,7 +128,7 @@ def search_options(args: argparse.Namespace, defaults: SearchOptions) -> SearchO
     Raises ValueError that names a value that makes no sense.
     """
     values = {name: getattr(args, name) for name in SEARCH_HELP if getattr(args, name) is not None}
-    return replace(defaults, **values, mbr=args.mbr, attention=args.attention)
+    return replace(defaults, **values, mbr=args.mbr, attention=args.attention or args.align)
 
 
 def render(result: Translation, number: int, args: argparse.Namespace) -> str:
@@ -131,6 +137,8 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
         return json.dumps(_record(result, args), ensure_ascii=False)
     if args.score is not None:
         return f"{result.log_prob:.4f}"
+    if args.align:
+        return " ".join(f"{source}-{target}" for source, target in line_links(result.parts))
     if args.n_best:
         return "\n".join(f"{number}\t{score:.4f}\t{text}" for text, score in result.n_best)
     return result.text
@@ -143,6 +151,8 @@ def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
         record["log_prob"] = result.log_prob
     if args.n_best:
         record["n_best"] = [{"translation": t, "score": s} for t, s in result.n_best]
+    if args.align:
+        record["alignment"] = line_links(result.parts)
     if args.tokens or args.attention:
         record["parts"] = []
         for part in result.parts:
@@ -151,7 +161,9 @@ def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
                 "translation": [*part.output, "</s>"],
                 "log_probs": [round(log_prob, 6) for log_prob in part.log_probs],
             }
-            if part.attention is not None:  # the mean over layers and heads: [T, S]
+            if (
+                args.attention and part.attention is not None
+            ):  # the mean over layers and heads: [T, S]
                 rows = part.attention.mean(dim=(0, 1)).tolist()
                 pieces["attention"] = [[round(weight, 4) for weight in row] for row in rows]
             record["parts"].append(pieces)
@@ -205,7 +217,9 @@ def open_output(
     inputs += [] if stream is None else [stream.fileno()]
     for file in (path, *ResumableFile.temporary_files(path.resolve())):
         check_not_input(file, *inputs)
-    settings = ("engine", "precision", "split", "prefix", "json", "tokens", "n_best", "batch_size")
+    settings = (
+        "engine", "precision", "split", "prefix", "json", "tokens", "align", "n_best", "batch_size",
+    )  # fmt: skip
     weights = "model.bin" if args.engine == "ctranslate2" else ""
     identity = {
         "model": [checkpoint.digest(Path(model) / weights) for model in args.model],

@@ -16,7 +16,7 @@ from conftest import MAX_LENGTH, PAIRS, VOCAB_SIZE, Done, write_lines
 
 from mt.model import checkpoint
 
-ROOT = Path(checkpoint.__file__).parents[1]
+ROOT = Path(checkpoint.__file__).parents[2]
 TRAIN = {
     "data": "files",
     "data.train": "corpus/train",

@@ -24,7 +24,7 @@ from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.utils.locks import exclusive_lock
 
-ROOT = Path(checkpoint.__file__).parents[1]
+ROOT = Path(checkpoint.__file__).parents[2]
 RunModule = Callable[..., Done]
 TEST = PAIRS[6:10]  # the test split of corpus_folder
 NAMES = ["sacreBLEU", "chrF", "TER", "tokenised BLEU, compound-split", "lc-tok BLEU"]

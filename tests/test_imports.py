@@ -23,8 +23,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {"inference", "model", "data", "evaluation", "utils"},
     "export": {"inference", "model", "data", "evaluation", "utils"},
     "serving": {"inference", "model", "data", "evaluation", "utils"},
+    "inspection": {"inference", "model", "data", "evaluation", "utils"},
 }
-ENTRY_POINTS = {"train", "translate", "serve", "evaluate", "import_marian"}
+ENTRY_POINTS = {"train", "translate", "serve", "inspect", "evaluate", "import_marian"}
 PACKAGE_ITSELF = {"__init__", "_old_names"}
 
 # Library -> the only modules, or packages, that may import it.
@@ -143,6 +144,8 @@ def test_imports_have_no_circle_between_modules() -> None:
         ("mt.train", "import lightning as L", "lightning"),
         ("mt.serving.x", "from mt.export import parity", "mt.export.parity"),
         ("mt.inference.x", "import fastapi", "fastapi"),
+        ("mt.inference.x", "from mt.inspection import report", "mt.inspection.report"),
+        ("mt.inspection.x", "from mt import inspect", "the entry point mt.inspect"),
     ],
 )
 def test_the_checker_finds_what_breaks_the_rules(module: str, source: str, message: str) -> None:

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from mt.data.special_ids import BOS, EOS, UNK
 from mt.data.tokenizer import Tokenizer
 from mt.export import common
+from mt.inference.batch_runner import pick_workers
 from mt.inference.options import MAX_EXTRA, SearchOptions, load_search_defaults
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Translation
-from mt.inference.translator import Translator, pick_device, pick_workers
+from mt.inference.translator import Translator, pick_device
 from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
 from mt.utils.checks import check_int

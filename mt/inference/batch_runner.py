@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from mt.data.batch_sampler import token_budget_splits
+from mt.utils.checks import check_int
 
 MAX_TOKENS = 8192  # padded source tokens times hypotheses in one batch
+MAX_WORKERS = 1024  # threads
 MIN_SENTENCES = 8  # a worker with fewer sentences does not pay
 
 Progress = Callable[[float], object]
@@ -62,3 +64,14 @@ def run_batches(
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)  # also the number of threads that start later
     return [results[i] for i in range(len(lengths))]
+
+
+def pick_workers(workers: int | None, device: torch.device) -> int:
+    """``workers``, or by default one for each of torch's threads on the CPU and 1 on a GPU.
+
+    Raises ValueError for what is not a whole number from 1 to MAX_WORKERS.
+    """
+    if workers is None:
+        return torch.get_num_threads() if device.type == "cpu" else 1
+    check_int("workers", workers, 1, MAX_WORKERS)
+    return workers

@@ -21,8 +21,8 @@ from mt.inference.sentence_search import Hypothesis, SentenceSearch
 class SearchModel(Protocol):
     """What the search needs of a model, as ``mt.inference.incremental.InferenceModel`` has it.
 
-    The state that ``start`` returns has a method ``select(order)``, as ``mt.inference.cache.State`` has,
-    and ``join(other)`` where sentences join a running batch.
+    The state that ``start`` returns has the methods ``select(order)`` and, where sentences join a
+    running batch, ``join(other)`` of ``mt.inference.cache.State``.
     """
 
     def start(self, src: Tensor) -> Any: ...

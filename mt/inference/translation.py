@@ -14,6 +14,7 @@ class Segment:
     output: tuple[str, ...]  # pieces of the best translation, without eos
     log_probs: tuple[float, ...]  # log P of each piece of the output, then of eos
     attention: Tensor | None = None  # [N, h, T, S] if asked for; T and S count eos
+    alignment: Tensor | None = None  # [T, S], with attention: ``mt.inference.alignment``
 
 
 @dataclass(frozen=True)

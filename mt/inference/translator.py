@@ -11,7 +11,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from torch import Tensor
 from mt.data.batch_sampler import pad
 from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
-from mt.inference.batch_runner import Progress, run_batches
+from mt.inference.alignment import Aligner, find_aligner, soft_alignment
+from mt.inference.batch_runner import Progress, pick_workers, run_batches
 from mt.inference.beam_search import score, search
 from mt.inference.incremental import Ensemble, InferenceModel
 from mt.inference.inputs import Input, add_prefixes, encode_chunks, plan_inputs, strings
@@ -32,9 +34,10 @@ from mt.model.model_path import resolve_model_path
 from mt.model.transformer import Transformer
 from mt.utils.checks import check_int
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from mt.inference.inspection import Inspection
 
-MAX_WORKERS = 1024  # threads
+log = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
 
@@ -231,6 +234,28 @@ class Translator:
             results.append(replace(result, text=target, n_best=((target, hypothesis.score),)))
         return results
 
+    def inspect(
+        self,
+        sentence: str,
+        target: str | None = None,
+        options: SearchOptions | None = None,
+        prefix: str = "",  # the search begins with it
+        **settings: Any,
+    ) -> "Inspection":
+        """What happens inside, for one sentence and its translation or a given ``target``.
+
+        ``mt.inspection`` makes a report, a page and pictures of it. Raises ValueError for an
+        ensemble, for text that is blank or too long for one input, and unless the search is beam
+        search; TypeError for what is no string.
+        """
+        if len(self.models) > 1:
+            raise ValueError("several models: inspect one at a time")
+        from mt.inference.inspection import inspect  # those who translate do not wait for it
+
+        options = replace(options or self.options, **settings)
+        model = self.models[0], self.tokenizer, self.max_length, self.aligner
+        return inspect(*model, sentence, target, prefix, options)
+
     def search(
         self, sources: list[list[int]], options: SearchOptions, prefixes: list[list[int]]
     ) -> list[list[Hypothesis]]:
@@ -323,6 +348,7 @@ class Translator:
                 self._pieces(best.ids),
                 best.token_log_probs,
                 attention,
+                None if attention is None else soft_alignment(attention, self.aligner),
             )
             for source, (best, *_), attention in outputs
         )
@@ -332,6 +358,11 @@ class Translator:
         return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
 
     # What the steps share
+
+    @cached_property
+    def aligner(self) -> Aligner:
+        """How the attention of the first model shows which words belong together."""
+        return find_aligner(self.models[0], self.tokenizer)
 
     def _warn_of_unlearned_positions(self, lengths: Iterable[int]) -> None:
         """Count the sentences longer than the positions that a model has learned, and warn."""
@@ -353,17 +384,6 @@ class Translator:
     def texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.
         return [" ".join(text.split()) for text in self.tokenizer.decode(ids)]
-
-
-def pick_workers(workers: int | None, device: torch.device) -> int:
-    """``workers``, or by default one for each of torch's threads on the CPU and 1 on a GPU.
-
-    Raises ValueError for what is not a whole number from 1 to MAX_WORKERS.
-    """
-    if workers is None:
-        return torch.get_num_threads() if device.type == "cpu" else 1
-    check_int("workers", workers, 1, MAX_WORKERS)
-    return workers
 
 
 def pick_device(name: str) -> torch.device:

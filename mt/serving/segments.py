@@ -1,16 +1,12 @@
-"""The pieces of a translation, their log-probabilities and attention, as JSON."""
+"""The pieces of a translation, their log-probabilities and alignment, as JSON."""
 
 import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-
 from mt.inference import sentence_splitter
 from mt.inference.translation import Segment, Translation
-
-ALIGNMENT_LAYER = -1  # of the bundled model's decoder layers the last one aligns words best
 
 
 def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
@@ -35,15 +31,10 @@ def _segment_record(part: Segment, source: str, text: str, tokens: bool) -> dict
     }
     if tokens:
         record["log_probs"] = [number(value) for value in part.log_probs]
-    if part.attention is not None:
-        record["alignment"] = alignment(part.attention)
+    if part.alignment is not None:  # T rows of S weights
+        rows = part.alignment.tolist()
+        record["alignment"] = [[round(weight, 4) for weight in row] for row in rows]
     return record
-
-
-def alignment(attention: Tensor) -> list[list[float]]:
-    """[N, h, T, S] -> T rows of S weights: the mean over the heads of one layer."""
-    layer = attention[ALIGNMENT_LAYER].float().mean(dim=0)
-    return [[round(weight, 4) for weight in row] for row in layer.tolist()]
 
 
 def number(value: float) -> float | None:

@@ -176,7 +176,9 @@ def test_the_phrasebook_has_two_languages() -> None:
     "parts", [["news"], ["grammar", 1], [], "themes", None, True, {"themes": 1}]
 )
 def test_the_parts_of_the_phrasebook_are_known(parts: Any) -> None:
-    message = f"parts={parts!r}: must be a list of grammar, themes, vocabulary, situations, entities"
+    message = (
+        f"parts={parts!r}: must be a list of grammar, themes, vocabulary, situations, entities"
+    )
     with pytest.raises(ValueError, match=re.escape(message)):
         PhrasebookReader(parts=parts)
 

@@ -376,6 +376,8 @@ def test_attention_is_the_same_alone_and_in_batches(
     monkeypatch.setattr(InferenceModel, "cross_attention_weights", watched)
     babblers = [babbler(bpe.vocab_size, seed) for seed in range(models)]
     translator = Translator(babblers, bpe, 80, workers=workers)
+    assert translator.aligner.heads  # which looks at the attention of sentences of its own
+    sizes.clear()
     lines = [*LINES, "", " ".join(LINES), "A door"]  # one of them in several parts
     options = SearchOptions(beam_size=2, attention=True, max_length=15)
     together, alone = (translator.translate(lines, options, batch_size=n) for n in (9, 1))

@@ -100,13 +100,13 @@ def _translate_line(line: str, prefix: str) -> Translation:
 
 def _segment(source: str, output: str) -> Segment:
     source_pieces, pieces = _pieces(source), _pieces(output)
-    attention = torch.full((2, 1, len(pieces) + 1, len(source_pieces) + 1), 0.02)
+    alignment = torch.full((len(pieces) + 1, len(source_pieces) + 1), 0.02)
     words = [piece.strip("▁") for piece in source_pieces]
     for t, piece in enumerate(pieces):
         looked_at = LOOKS_AT.get(piece.strip("▁"))
         if looked_at in words:
-            attention[:, 0, t, words.index(looked_at)] = 0.8
-    return Segment(source_pieces, pieces, (-0.1,) * (len(pieces) + 1), attention)
+            alignment[t, words.index(looked_at)] = 0.8
+    return Segment(source_pieces, pieces, (-0.1,) * (len(pieces) + 1), alignment=alignment)
 
 
 def _pieces(text: str) -> tuple[str, ...]:

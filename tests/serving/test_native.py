@@ -86,7 +86,8 @@ def test_tokens() -> None:
 def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
     def segment(source: str, output: str) -> Segment:
         pieces = [tuple("▁" + word for word in text.split()) for text in (source, output)]
-        return Segment(*pieces, (0.0,) * (len(pieces[1]) + 1), torch.full((2, 2, 3, 3), 1 / 3))
+        log_probs = (0.0,) * (len(pieces[1]) + 1)
+        return Segment(*pieces, log_probs, alignment=torch.full((3, 3), 1 / 3))
 
     parts = (segment("Where is it?", "Wo ist es?"), segment("Come here!", "Komm <0xC3><0xA9>her!"))
     text = "Wo ist es? KOMM ÉHER!"

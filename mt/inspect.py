@@ -1,0 +1,112 @@
+"""python -m mt.inspect SENTENCE: what the Transformer does with one sentence.
+
+It writes a page that a browser opens without a network, the numbers as JSON, or pictures.
+"""
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mt.utils import console
+
+with console.exit_at_interrupt():
+    from mt.inference.linear import PRECISIONS
+    from mt.inference.options import load_search_defaults
+    from mt.inference.translator import Translator
+    from mt.inspection import page, report
+    from mt.model.model_path import resolve_model_path
+    from mt.utils.atomic import atomic_write
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mt.inspect",
+        description="Show what the Transformer does with a sentence: attention, probabilities, "
+        "the search and the alignment of words.",
+    )
+    add = parser.add_argument
+    add("sentence", metavar="SENTENCE")
+    add("--target", metavar="TEXT", help="follow this translation instead of the model's own")
+    add("--prefix", metavar="TEXT", default="", help="the search begins with TEXT")
+    add("--output", metavar="FILE", type=Path, default=Path("inspect.html"), help="a page, "
+        "NAME.html (default inspect.html), the numbers, NAME.json, or a folder for "
+        "pictures")  # fmt: skip
+    add("--model", action="append", help="as for mt.translate; several are shown side by side, as "
+        "pictures or JSON")  # fmt: skip
+    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
+    add("--precision", default="float32", choices=PRECISIONS, help="default float32")
+    add = parser.add_argument_group("one step by hand, all counted from 1").add_argument
+    add("--layer", type=int, metavar="N", help="default: the layer that aligns words")
+    add("--head", type=int, metavar="N", help="default: the head that aligns words")
+    add("--step", type=int, metavar="N", default=1, help="token of the translation (default 1)")
+    add = parser.add_argument_group("search").add_argument
+    add("--beam-size", type=int, metavar="N", help="default: the model's own, else 4")
+    add("--alpha", type=float, metavar="A", help="default: the model's own, else 0.6")
+    add("--n-best", type=int, metavar="N", help="translations that the tree shows as found")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    write = writer(args.output, len(args.model or [None]))
+    paths = [resolve_model_path(name) for name in args.model or [None]]
+    names = ("beam_size", "alpha", "n_best")
+    settings: dict[str, Any] = {n: getattr(args, n) for n in names if getattr(args, n) is not None}
+    # Before slow work:
+    options = [replace(load_search_defaults(path), **settings) for path in paths]
+    place = {name: getattr(args, name) for name in ("prefix", "layer", "head", "step")}
+    reports = []
+    for path, own_options in zip(paths, options, strict=True):
+        translator = Translator.load(path, args.device, args.precision)
+        found = report.inspect(translator, args.sentence, args.target, options=own_options, **place)
+        reports.append(found)
+    write(reports)
+    print(f"{reports[0]['target']['text']}\n{args.output}")
+
+
+def writer(output: Path, num_models: int) -> Callable[[list[dict[str, Any]]], None]:
+    """A function that writes the reports of the models to ``output``.
+
+    Raises ValueError if they cannot be written there, before any of them is made.
+    """
+    if not output.parent.is_dir():
+        raise ValueError(f"{output.parent}: no such folder")
+    if output.suffix == ".html":
+        if num_models > 1:
+            raise ValueError(f"{output}: a page shows one model: name a folder or a .json file")
+        return lambda reports: page.write_page(reports[0], output)
+    if output.suffix == ".json":
+        return lambda reports: atomic_write(output, as_json(reports))
+    if output.suffix or output.is_file():
+        raise ValueError(f"{output}: must end in .html or .json, or be a folder")
+    try:
+        from mt.inspection import pictures
+    except ImportError as error:
+        hint = console.install_hint("pictures")
+        raise ValueError(f"{output}: pictures need matplotlib ({error}): {hint}") from None
+    return lambda reports: pictures.write_pictures(reports, output)
+
+
+def as_json(reports: list[dict[str, Any]]) -> str:
+    """The report of one model, or a list of several."""
+    content = reports if len(reports) > 1 else reports[0]
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = make_parser().parse_args(argv)
+    logging.basicConfig(format="mt.inspect: %(message)s", stream=sys.stderr)
+
+    def run_within_memory() -> None:
+        with console.within_memory("give a shorter sentence or a smaller --beam-size"):
+            run(args)
+
+    return console.exit_status("mt.inspect", run_within_memory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

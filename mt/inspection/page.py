@@ -1,0 +1,66 @@
+"""A report as one HTML file: style, scripts and data inside, and no request to anywhere.
+
+The files are in the folder ``page`` beside this module. Its Content-Security-Policy lets the
+browser run the scripts whose hashes it has, and load nothing.
+"""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from mt.utils.atomic import FilePath, atomic_write
+
+FOLDER = Path(__file__).parent / "page"
+STYLES = ("inspect.css", "views.css", "layers.css", "small.css")
+THEME = ("theme.js",)  # runs before the page is first drawn
+SCRIPTS = (  # one module: each file uses names of those before it
+    "dom.js", "numbers.js", "colours.js", "matrix.js", "pieces.js", "positions.js", "attention.js",
+    "byhand.js", "continue.js", "steps.js", "tree.js", "hypotheses.js", "alignment.js", "main.js",
+)  # fmt: skip
+
+
+def render(report: dict[str, Any]) -> str:
+    """The page of a report of ``mt.inspection.report.inspect``.
+
+    ``report["server"]``, if there is one, is the path at which a server shows the page of another
+    translation, by the parameters ``text`` and ``prefix``. Raises ValueError for a number that
+    JSON cannot hold.
+    """
+    style, theme, script = (_read(names) for names in (STYLES, THEME, SCRIPTS))
+    data = json.dumps(report, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    parts = {
+        "policy": "; ".join(
+            [
+                "default-src 'none'",
+                f"script-src {_hash(theme)} {_hash(script)}",
+                f"style-src {_hash(style)}",
+                "base-uri 'none'",
+                "form-action 'none'",
+            ]
+        ),
+        "style": style,
+        "theme": theme,
+        "script": script,
+        "report": data.replace("<", "\\u003c"),  # so that no text of it ends the element
+    }
+    page = _read(["template.html"])
+    for name, content in parts.items():  # the report last: it may contain a placeholder's text
+        page = page.replace(f"{{{{{name}}}}}", content)
+    return page
+
+
+def write_page(report: dict[str, Any], path: FilePath) -> None:
+    """Write the page of a report. Raises OSError when the file cannot be written."""
+    atomic_write(path, render(report))
+
+
+def _read(names: tuple[str, ...] | list[str]) -> str:
+    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(content: str) -> str:
+    """The source expression of an inline element with this content."""
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
