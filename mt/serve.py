@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from dataclasses import fields
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,8 @@ def run(args: argparse.Namespace) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()
     engine = make_engine(translator, limits, metrics)
-    app = create_app(engine, limits, keys, args.allow_origin, metrics)
+    draw = partial(draw_inspection, translator)
+    app = create_app(engine, limits, keys, args.allow_origin, metrics, draw)
     Server(app, bound, args.host, args.log_level).run()
 
 
@@ -96,6 +98,14 @@ def make_engine(translator: "Translator", limits: Limits, metrics: "Metrics") ->
     from mt.serving.continuous_batching import ContinuousBatching
 
     return ContinuousBatching(translator, metrics, limits.queue_sentences, limits.queue_requests)
+
+
+def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[str, str]:
+    """The page of mt.inspect, and its Content-Security-Policy."""
+    from mt.inspection import page, report
+
+    found = report.inspect(translator, text, prefix=prefix)
+    return page.render({**found, "server": "inspect"}), page.policy()
 
 
 def set_up_logging(level: str) -> None:

@@ -54,7 +54,9 @@ BLOCKS = [Block(bool(m[1]), m[2], m[3], m[4] or "") for m in BLOCK.finditer(TEXT
 def running(translator: Translator, keys: list[str]) -> Iterator[Server]:
     limits, metrics = Limits(), Metrics()
     engine = serve.make_engine(translator, limits, metrics)
-    app = create_app(engine, limits, ApiKeys(keys), metrics=metrics)
+    app = create_app(
+        engine, limits, ApiKeys(keys), metrics=metrics, draw=lambda text, prefix: ("", "")
+    )
     server = Server(app, bind("127.0.0.1", 0), "127.0.0.1", "critical")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -28,18 +28,10 @@ def render(report: dict[str, Any]) -> str:
     translation, by the parameters ``text`` and ``prefix``. Raises ValueError for a number that
     JSON cannot hold.
     """
-    style, theme, script = (_read(names) for names in (STYLES, THEME, SCRIPTS))
+    style, theme, script = _inline()
     data = json.dumps(report, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     parts = {
-        "policy": "; ".join(
-            [
-                "default-src 'none'",
-                f"script-src {_hash(theme)} {_hash(script)}",
-                f"style-src {_hash(style)}",
-                "base-uri 'none'",
-                "form-action 'none'",
-            ]
-        ),
+        "policy": policy(),
         "style": style,
         "theme": theme,
         "script": script,
@@ -51,9 +43,21 @@ def render(report: dict[str, Any]) -> str:
     return page
 
 
+def policy() -> str:
+    """The Content-Security-Policy of every page."""
+    style, theme, script = map(_hash, _inline())
+    sources = f"script-src {theme} {script}; style-src {style}"
+    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+
+
 def write_page(report: dict[str, Any], path: FilePath) -> None:
     """Write the page of a report. Raises OSError when the file cannot be written."""
     atomic_write(path, render(report))
+
+
+def _inline() -> tuple[str, str, str]:
+    """The style, the script that runs before the page is drawn, and the other one."""
+    return _read(STYLES), _read(THEME), _read(SCRIPTS)
 
 
 def _read(names: tuple[str, ...] | list[str]) -> str:

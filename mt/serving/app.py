@@ -9,8 +9,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from mt.serving import deepl, libretranslate, native
+from mt.serving import deepl, inspection, libretranslate, native
 from mt.serving.engine import DeadlineExceeded, Engine, Overloaded
+from mt.serving.inspection import Draw
 from mt.serving.limits import ApiKeys, Limits
 from mt.serving.metrics import Metrics
 from mt.serving.middleware import Observe, ReceiveRequest
@@ -30,11 +31,13 @@ def create_app(
     keys: ApiKeys | None = None,
     origins: Sequence[str] = (),
     metrics: Metrics | None = None,
+    draw: Draw | None = None,
 ) -> FastAPI:
     """The application around an engine, which starts and stops with it.
 
     ``origins`` are the sites whose pages may use it, or ``*``; without keys everybody may use it.
-    ``metrics`` is the object to which the engine reports. ``app.state.service`` is the Service.
+    ``metrics`` is the object to which the engine reports. ``draw`` makes the pages of /inspect,
+    which a server with keys does not have. ``app.state.service`` is the Service.
     """
     limits, metrics = limits or Limits(), metrics or Metrics()
     service = Service(engine, limits, keys or ApiKeys([]), metrics)
@@ -59,6 +62,8 @@ def create_app(
     for module in (native, libretranslate, deepl):
         app.include_router(module.make_router(service))
     app.include_router(_operation_router(service))
+    if draw is not None and not service.keys:
+        app.include_router(inspection.make_router(service, draw))
     _add_page(app)
     _add_error_handlers(app, metrics)
     # The last one added stands around the others.

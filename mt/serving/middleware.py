@@ -28,8 +28,8 @@ SECURITY_HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
-NO_STORE = (b"cache-control", b"no-store")  # of an answer that does not say it itself
 
 
 class Observe:
@@ -52,9 +52,10 @@ class Observe:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *self.headers]
-                if all(name.lower() != NO_STORE[0] for name, _ in message["headers"]):
-                    message["headers"].append(NO_STORE)
+                headers = list(message.get("headers", ()))
+                own = {name.lower() for name, _ in headers}
+                headers += [header for header in self.headers if header[0] not in own]
+                message["headers"] = headers
             await send(message)
 
         try:

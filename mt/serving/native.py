@@ -113,6 +113,7 @@ def make_router(service: Service) -> APIRouter:
             "search": {name: value for name, value in defaults.items() if name != "attention"},
             "limits": asdict(service.limits),
             "key_required": bool(service.keys),
+            "inspect": service.inspect_characters,
         }
 
     return router

@@ -22,6 +22,7 @@ class Service:
     def __init__(self, engine: Engine, limits: Limits, keys: ApiKeys, metrics: Metrics) -> None:
         self.engine, self.limits, self.keys, self.metrics = engine, limits, keys, metrics
         self.ready = False
+        self.inspect_characters = 0  # of the longest sentence that /inspect takes; 0: there is none
         self.characters = 0  # of all texts that were translated since the start
         configs = engine.translator.configs
         languages = configs[0].get("languages") if configs else None

@@ -18,7 +18,7 @@ const $ = (id) => document.getElementById(id);
 const source = $("source");
 
 const kept = new Map(); // line of the source -> its translation, of makeLine
-let model = { target: "de", n_best: N_BEST, alternatives: ALTERNATIVES, limit: 20_000 };
+let model = { target: "de", n_best: N_BEST, alternatives: ALTERNATIVES, limit: 20_000, inspect: 0 };
 let shown = []; // what stands in each line of the result
 let current = null; // {line, s}: the sentence that "other translations" are of
 let running = null; // AbortController of the request under way
@@ -228,6 +228,7 @@ function listedSentence() {
 async function showOthers() {
   const place = listedSentence();
   const segment = place?.line.segments[place.s];
+  linkInside(segment?.source ?? "");
   $("others").inert = running !== null && !segment; // it stays where it is until the new one comes
   if ($("others").inert) return;
   const texts = (segment?.others ?? []).filter((text) => text !== segment.text);
@@ -237,6 +238,12 @@ async function showOthers() {
   $("others-of").textContent = isPart ? ` of “${segment.text}”` : "";
   $("others-list").replaceChildren(...texts.map((text) => otherItem(text, place)));
   if (segment && !segment.others) await findOthers(segment);
+}
+
+/** Link the page that shows what the model does with a sentence, where the server has it. */
+function linkInside(sentence) {
+  $("inside").hidden = !sentence || sentence.length > model.inspect;
+  $("inside").href = `inspect?text=${encodeURIComponent(sentence)}`;
 }
 
 async function findOthers(segment) {
@@ -351,10 +358,10 @@ function nameOf(language) {
   return new Intl.DisplayNames("en", { type: "language" }).of(language);
 }
 
-function useModel({ name, source: from, target, search, limits }) {
+function useModel({ name, source: from, target, search, limits, inspect }) {
   const n_best = Math.min(N_BEST, search.beam_size, limits.alternatives);
   const alternatives = Math.min(ALTERNATIVES, limits.alternatives);
-  model = { target, n_best, alternatives, limit: limits.characters };
+  model = { target, n_best, alternatives, limit: limits.characters, inspect };
   source.lang = $("mirror").lang = from;
   for (const id of ["result", "others-list", "spoken"]) $(id).lang = target;
   for (const id of ["source-name", "from-name"]) $(id).textContent = nameOf(from);

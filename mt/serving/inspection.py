@@ -1,0 +1,50 @@
+"""/inspect: the page that shows what the Transformer does with a sentence."""
+
+import asyncio
+from collections.abc import Callable
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+
+from mt.serving.engine import Overloaded
+from mt.serving.requests import bad_request
+from mt.serving.service import Service
+
+PATH = "/inspect"
+MOST_CHARACTERS = 300  # a page grows with the square of the sentence
+MOST_WAITING = 4  # pages; one is drawn at a time
+
+# A sentence and how its translation begins -> a page and its Content-Security-Policy; raises
+# ValueError for what cannot be shown.
+Draw = Callable[[str, str], tuple[str, str]]
+
+
+def make_router(service: Service, draw: Draw) -> APIRouter:
+    """The route of the page."""
+    router = APIRouter(tags=["inspection"])
+    service.inspect_characters = MOST_CHARACTERS
+    turn = asyncio.Semaphore(1)
+    waiting = 0
+
+    @router.get(
+        PATH,
+        summary="What the Transformer does with a sentence, as a page",
+        response_class=HTMLResponse,
+    )
+    async def inspect(text: str = "", prefix: str = "") -> Response:
+        nonlocal waiting
+        if not text.strip() or max(len(text), len(prefix)) > MOST_CHARACTERS:
+            raise bad_request(f"text: must be a sentence of at most {MOST_CHARACTERS} characters")
+        if waiting >= MOST_WAITING:
+            raise Overloaded(MOST_WAITING)
+        waiting += 1
+        try:
+            async with turn:
+                page, policy = await asyncio.to_thread(draw, text, prefix)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        finally:
+            waiting -= 1
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+    return router
