@@ -21,9 +21,10 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # 
 GREY = "#bbbbbb"
 
 Curves = dict[str, list[tuple[int, float]]]  # name -> (step, value)
+CURVES = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
 
 
-def learning_curves(model: Path) -> Curves:
+def learning_curves(model: Path, names: Sequence[str] = CURVES) -> Curves:
     """train_nll, val_nll (nats a token) and val_bleu of the training run that wrote the model.
 
     A step is the number of updates before. A resumed run has a log for each start; the steps that
@@ -31,7 +32,6 @@ def learning_curves(model: Path) -> Curves:
     validation of the averaged model, from the last log. Empty when the run has no logs.
     """
     run = model.parent.parent if model.parent.name == "checkpoints" else model.parent
-    names = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
     curves: Curves = {name: [] for name in names}
     for path in _logs(run / "logs"):
         rows = _read(path)
@@ -40,7 +40,7 @@ def learning_curves(model: Path) -> Curves:
             kept = [p for p in curves[name] if p[0] < begin and not name.startswith("mean")]
             curves[name] = kept + [(step, row[name]) for step, row in rows if name in row]
     for name in ("val_nll", "val_bleu"):  # Lightning logs them before it counts their update
-        curves[name] = [(step + 1, value) for step, value in curves[name]]
+        curves[name] = [(step + 1, value) for step, value in curves.get(name, [])]
     return {name: points for name, points in curves.items() if points}
 
 
