@@ -74,22 +74,23 @@ def run(args: argparse.Namespace) -> None:
             raise ValueError(f"--allow-origin {origin}: must be * or like https://example.org")
     keys = read_api_keys(args.api_keys) if args.api_keys is not None else ApiKeys([])
     try:
-        from mt.serving.app import create_app
-        from mt.serving.metrics import Metrics
-        from mt.serving.server import Server, bind
+        with console.exit_at_interrupt():
+            from mt.inference.translator import Translator
+            from mt.serving.app import create_app
+            from mt.serving.metrics import Metrics
+            from mt.serving.server import Server, bind
     except ImportError as error:
         hint = console.install_hint("server")
         raise ValueError(f"the server's packages are not installed ({error}): {hint}") from None
     bound = bind(args.host, args.port)  # before slow work
     allow_open_files(limits.connections)
-    from mt.inference.translator import Translator
-
     translator = Translator.load(args.model, args.device, args.precision, args.workers)
     sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()
     engine = make_engine(translator, limits, metrics)
     draw = partial(draw_inspection, translator)
     app = create_app(engine, limits, keys, args.allow_origin, metrics, draw)
+    signal.signal(signal.SIGINT, end)
     Server(app, bound, args.host, args.log_level).run()
 
 
@@ -126,7 +127,7 @@ def allow_open_files(connections: int) -> None:
 
 
 def end(number: int, frame: FrameType | None) -> None:
-    """End with status 0 at SIGTERM and Ctrl-C.
+    """End with status 0 at SIGTERM, and at Ctrl-C once the server runs.
 
     uvicorn has handlers of its own while it runs; when it has finished it raises the signal again.
     """
@@ -135,8 +136,7 @@ def end(number: int, frame: FrameType | None) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    signal.signal(signal.SIGTERM, end)
     set_up_logging(args.log_level)
     return console.exit_status("mt.serve", lambda: run(args))
 

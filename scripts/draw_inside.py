@@ -16,14 +16,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+from mt.utils import console
 
-from mt.inference.translator import Translator
-from mt.inspection.arrays import decode
-from mt.inspection.report import inspect
-from mt.model import reference
-from mt.utils.atomic import atomic_write
+with console.exit_at_interrupt():
+    import torch
+    from torch import Tensor
+
+    from mt.inference.translator import Translator
+    from mt.inspection.arrays import decode
+    from mt.inspection.report import inspect
+    from mt.model import reference
+    from mt.utils.atomic import atomic_write
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = Path(__file__).parent / "inside_template.md"
