@@ -218,7 +218,7 @@ class Translator:
             )
 
         def score_batch(batch: list[int]) -> list[Hypothesis]:
-            src = self._pad([source_ids[i] for i in batch])
+            src = self.pad_sources([source_ids[i] for i in batch])
             return score(self.model, src, [target_ids[i] for i in batch], alpha)
 
         lengths = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
@@ -260,7 +260,7 @@ class Translator:
         self, sources: list[list[int]], options: SearchOptions, prefixes: list[list[int]]
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first; each begins with the ids of its prefix."""
-        return search(self.model, self._pad(sources), options, prefixes)
+        return search(self.model, self.pad_sources(sources), options, prefixes)
 
     # The steps of translate
 
@@ -323,7 +323,7 @@ class Translator:
 
         @torch.inference_mode()  # it belongs to a thread, so it does not stand around run_batches
         def attend(batch: list[int]) -> list[Tensor]:
-            src = self._pad([inputs[i].ids for i in batch])
+            src = self.pad_sources([inputs[i].ids for i in batch])
             return self.models[0].cross_attention_weights(src, [outputs[i] for i in batch], BOS)
 
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]
@@ -374,7 +374,7 @@ class Translator:
                 "positions that the model has learned: do not trust what comes after them"
             )
 
-    def _pad(self, sources: list[list[int]]) -> Tensor:
+    def pad_sources(self, sources: list[list[int]]) -> Tensor:
         """Ids without eos -> [B, S] on the model's device, with eos, padded at the end."""
         return pad([[*ids, EOS] for ids in sources]).to(self.models[0].device)
 

@@ -21,8 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mt.data.batch_sampler import pad
-from mt.data.special_ids import BOS, EOS
+from mt.data.special_ids import BOS
 from mt.inference.beam_search import DecodingBatch
 from mt.inference.inputs import Input
 from mt.inference.options import SearchOptions
@@ -263,7 +262,7 @@ class ContinuousBatching:
             SentenceSearch.begin(x.ids, _interned(request.job.options.of_search), x.prefix)
             for x, (request, _) in zip(inputs, newcomers, strict=True)
         ]
-        batch.join(self._sources(inputs), sentences)
+        batch.join(self.translator.pad_sources([x.ids for x in inputs]), sentences)
         return dict(zip(sentences, newcomers, strict=True))
 
     def _deliver(
@@ -302,7 +301,7 @@ class ContinuousBatching:
         if not request.job.options.attention:
             return None
         with torch.inference_mode():
-            sources = self._sources([request.inputs[i]])
+            sources = self.translator.pad_sources([request.inputs[i].ids])
             return self.translator.models[0].cross_attention_weights(sources, [best.ids], BOS)[0]
 
     def _translate_alone(self, number: int, request: _Request, i: int) -> None:
@@ -316,10 +315,6 @@ class ContinuousBatching:
             self._finish(number, request, i, hypotheses)
         except Exception as error:
             self._call(request, _resolve, request.done, error)
-
-    def _sources(self, inputs: list[Input]) -> Tensor:
-        """Source ids [B, S] with eos, padded at the end."""
-        return pad([[*x.ids, EOS] for x in inputs]).to(self.translator.models[0].device)
 
     # In the event loop again
 

@@ -380,7 +380,7 @@ def test_our_search_runs_on_onnx(run: Run, model: Path, translator: Translator) 
     from mt.export import onnx
 
     engine = onnx.Engine(written(run, model, "onnx"))
-    src = translator._pad(translator.tokenizer.encode(LINES))
+    src = translator.pad_sources(translator.tokenizer.encode(LINES))
     for options in (SearchOptions(beam_size=4, n_best=2), SearchOptions(samples=3, seed=1)):
         expected, outputs = (search(model, src, options) for model in (translator.model, engine))
         equal = [
