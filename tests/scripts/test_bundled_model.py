@@ -264,7 +264,7 @@ def test_mix_weighs_the_parts_and_leaves_out_what_is_held_out(
         "pairs": 1, "held out": 3, "lines": 3, "words, both sides": 12
     }  # fmt: skip
     assert report["themes"]["lines"] == 12
-    assert report["renamed"]["pairs"] == 4  # one of Tatoeba, three of the themes
+    assert report["renamed"]["pairs"] == 10  # one of Tatoeba, three of each written part
     expected = 1000 * mix.MENU_WEIGHT + 1000 * mix.SENTENCE_WEIGHTS["manpages"]
     assert report["manpages"]["lines"] == pytest.approx(expected, abs=70)
     lines = (output / "train.tsv").read_text().splitlines()
