@@ -1,9 +1,9 @@
 # The translation server with the bundled model; docs/serving.md shows how to build and run it.
 FROM python:3.11-slim
 
-# PyTorch's index of CPU wheels: those of PyPI bring gigabytes of CUDA along.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --no-cache-dir --index-url "$TORCH_INDEX" 'torch>=2.5,<2.14'
+# uv knows where PyTorch's CPU wheels are; the default ones bring gigabytes of CUDA along.
+ARG INSTALL_TORCH="uv pip install --system --no-cache --torch-backend cpu"
+RUN pip install --no-cache-dir uv && $INSTALL_TORCH 'torch>=2.5,<2.14'
 
 WORKDIR /app
 

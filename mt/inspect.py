@@ -36,8 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--output", metavar="FILE", type=Path, default=Path("inspect.html"), help="a page, "
         "NAME.html (default inspect.html), the numbers, NAME.json, or a folder for "
         "pictures")  # fmt: skip
-    add("--model", action="append", help="as for mt.translate; several are shown side by side, as "
-        "pictures or JSON")  # fmt: skip
+    add("--model", action="append", help="as for mt.translate; several are shown side by side")
     add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
     add("--precision", default="float32", choices=PRECISIONS, help="default float32")
     add = parser.add_argument_group("one step by hand, all counted from 1").add_argument
@@ -52,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    write = writer(args.output, len(args.model or [None]))
+    write = writer(args.output)
     paths = [resolve_model_path(name) for name in args.model or [None]]
     names = ("beam_size", "alpha", "n_best")
     settings: dict[str, Any] = {n: getattr(args, n) for n in names if getattr(args, n) is not None}
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{reports[0]['target']['text']}\n{args.output}")
 
 
-def writer(output: Path, num_models: int) -> Callable[[list[dict[str, Any]]], None]:
+def writer(output: Path) -> Callable[[list[dict[str, Any]]], None]:
     """A function that writes the reports of the models to ``output``.
 
     Raises ValueError if they cannot be written there, before any of them is made.
@@ -76,9 +75,7 @@ def writer(output: Path, num_models: int) -> Callable[[list[dict[str, Any]]], No
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent}: no such folder")
     if output.suffix == ".html":
-        if num_models > 1:
-            raise ValueError(f"{output}: a page shows one model: name a folder or a .json file")
-        return lambda reports: page.write_page(reports[0], output)
+        return lambda reports: page.write_page(reports, output)
     if output.suffix == ".json":
         return lambda reports: atomic_write(output, as_json(reports))
     if output.suffix or output.is_file():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The threads that decode and the one that answers take turns at the interpreter: with Python's 5 ms
 # they would wait for it a sixth of the time (scripts/benchmarks/serve.py).
-SWITCH_SECONDS = 1e-4
+SWITCH_SECONDS = 2e-5
 LOG_LEVELS = ("error", "warning", "info", "debug")
 
 
@@ -106,7 +106,7 @@ def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[s
     from mt.inspection import page, report
 
     found = report.inspect(translator, text, prefix=prefix)
-    return page.render({**found, "server": "inspect"}), page.policy()
+    return page.render([{**found, "server": "inspect"}]), page.policy()
 
 
 def set_up_logging(level: str) -> None:

@@ -109,7 +109,7 @@ class Image:
         """One line. Raises ValueError for one that is not understood or fails."""
         if name == "ARG":
             variable, _, default = value.partition("=")
-            self.build[variable] = self.arguments.get(variable, default)
+            self.build[variable] = self.arguments.get(variable, default.strip('"'))
         elif name == "ENV":
             self.environment |= dict(word.split("=", 1) for word in shlex.split(value))
         elif name == "WORKDIR":

@@ -10,8 +10,6 @@ import json
 import re
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from io import StringIO
@@ -19,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from fastapi import FastAPI
+from live_server import running
 
 from mt import serve
 from mt.inference.translator import Translator
@@ -26,7 +26,6 @@ from mt.serving import native
 from mt.serving.app import CODES, create_app
 from mt.serving.limits import ApiKeys, Limits
 from mt.serving.metrics import Metrics
-from mt.serving.server import Server, bind
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "serving.md").read_text("utf-8")
@@ -50,33 +49,20 @@ class Block(NamedTuple):
 BLOCKS = [Block(bool(m[1]), m[2], m[3], m[4] or "") for m in BLOCK.finditer(TEXT)]
 
 
-@contextlib.contextmanager
-def running(translator: Translator, keys: list[str]) -> Iterator[Server]:
+def make_app(translator: Translator, keys: list[str]) -> FastAPI:
     limits, metrics = Limits(), Metrics()
     engine = serve.make_engine(translator, limits, metrics)
-    app = create_app(
+    return create_app(
         engine, limits, ApiKeys(keys), metrics=metrics, draw=lambda text, prefix: ("", "")
     )
-    server = Server(app, bind("127.0.0.1", 0), "127.0.0.1", "critical")
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    end = time.monotonic() + 20
-    while not server.started:
-        assert time.monotonic() < end, "the server does not start"
-        time.sleep(0.005)
-    try:
-        yield server
-    finally:
-        server.should_exit = True
-        thread.join(20)
-    assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Callable[[Block], str]]:
     """Run a block against a live server; returns what it prints."""
     translator = Translator.load(device="cpu", workers=1)
-    with running(translator, []) as open_one, running(translator, ["my-key"]) as closed_one:
+    open_app, closed_app = make_app(translator, []), make_app(translator, ["my-key"])
+    with running(open_app) as open_one, running(closed_app) as closed_one:
 
         def run(block: Block) -> str:
             server = closed_one if block.with_keys else open_one

@@ -7,9 +7,11 @@ browser run the scripts whose hashes it has, and load nothing.
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mt.utils import BASE_STYLE
 from mt.utils.atomic import FilePath, atomic_write
 
 FOLDER = Path(__file__).parent / "page"
@@ -21,15 +23,15 @@ SCRIPTS = (  # one module: each file uses names of those before it
 )  # fmt: skip
 
 
-def render(report: dict[str, Any]) -> str:
-    """The page of a report of ``mt.inspection.report.inspect``.
+def render(reports: Sequence[dict[str, Any]]) -> str:
+    """The page of a report of ``mt.inspection.report.inspect``, or of several models' reports.
 
     ``report["server"]``, if there is one, is the path at which a server shows the page of another
     translation, by the parameters ``text`` and ``prefix``. Raises ValueError for a number that
     JSON cannot hold.
     """
     style, theme, script = _inline()
-    data = json.dumps(report, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = json.dumps(reports, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     parts = {
         "policy": policy(),
         "style": style,
@@ -50,14 +52,15 @@ def policy() -> str:
     return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
 
 
-def write_page(report: dict[str, Any], path: FilePath) -> None:
-    """Write the page of a report. Raises OSError when the file cannot be written."""
-    atomic_write(path, render(report))
+def write_page(reports: Sequence[dict[str, Any]], path: FilePath) -> None:
+    """Write the page of one report or more. Raises OSError when the file cannot be written."""
+    atomic_write(path, render(reports))
 
 
 def _inline() -> tuple[str, str, str]:
     """The style, the script that runs before the page is drawn, and the other one."""
-    return _read(STYLES), _read(THEME), _read(SCRIPTS)
+    style = BASE_STYLE.read_text(encoding="utf-8") + _read(STYLES)
+    return style, _read(THEME), _read(SCRIPTS)
 
 
 def _read(names: tuple[str, ...] | list[str]) -> str:

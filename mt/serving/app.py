@@ -17,6 +17,7 @@ from mt.serving.metrics import Metrics
 from mt.serving.middleware import Observe, ReceiveRequest
 from mt.serving.requests import RequestError, error_response
 from mt.serving.service import Service, as_request_error
+from mt.utils import BASE_STYLE
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {
@@ -104,7 +105,7 @@ def _operation_router(service: Service) -> APIRouter:
 
 def _add_page(app: FastAPI) -> None:
     """The files of the page, which are read once."""
-    for file in sorted(PAGE.iterdir()) if PAGE.is_dir() else ():
+    for file in (BASE_STYLE, *sorted(PAGE.iterdir())):
         if file.suffix in TYPES:
             _add_file(app, file)
 

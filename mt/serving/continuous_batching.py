@@ -10,6 +10,8 @@ import contextlib
 import itertools
 import logging
 import math
+import os
+import sys
 import threading
 import time
 from collections import deque
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 MAX_HYPOTHESES = 256  # of a running batch: 64 sentences with a beam of 4
 MAX_OWN = 8  # sentences of one request under way in a thread, fewer when there are other requests
 PARTIAL_SECONDS = 0.05  # from one partial result of a request to the next
+NICENESS = 5  # of the threads that decode, else a health check waits for them when all cores work
 MAX_INLINE = 2000  # characters whose tokens are computed in the event loop
 
 
@@ -204,6 +207,7 @@ class ContinuousBatching:
 
     def _work(self, number: int, torch_threads: int) -> None:
         torch.set_num_threads(torch_threads)
+        _give_way()
         batch = DecodingBatch(self.translator.model)
         owners: dict[SentenceSearch, _Place] = {}
         while True:
@@ -340,6 +344,12 @@ class ContinuousBatching:
         if self.metrics is not None:
             self.metrics.queue_depth(sum(len(request.waiting) for request in self._turns))
             self.metrics.batch(sum(self._active))
+
+
+def _give_way() -> None:
+    """Let the thread that answers go before this one, where threads have priorities (Linux)."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _resolve(done: "asyncio.Future[None]", error: Exception | None) -> None:

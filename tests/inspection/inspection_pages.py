@@ -4,25 +4,21 @@ PYTEST_DONT_REWRITE: the test module imports it before pytest knows that it is a
 """
 
 import math
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route
 from torch import Tensor
 
 from mt.inspection.arrays import decode, encode
 from mt.inspection.page import write_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 VIEWS = ["pieces", "positions", "attention", "by-hand", "steps", "tree", "alignment"]
 TEMPERATURES = [0.5, 1.0, 2.0]
 VOCABULARY = 100
-expect.set_options(timeout=20_000)  # ms; the machine may be busy
 Opener = Callable[..., Page]
 
 
@@ -160,16 +156,6 @@ def _tree() -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def open_report(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
     """Opens the page of a report as a file, or as if a server had sent it from ``address``.
@@ -178,9 +164,9 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
     """
     contexts, wrong = [], []
 
-    def open_page(report: dict[str, Any], address: str | None = None, **settings: object) -> Page:
+    def open_page(*reports: dict[str, Any], address: str | None = None, **settings: object) -> Page:
         file = tmp_path / "page.html"
-        write_page(report, file)
+        write_page(reports, file)
         address = address or file.as_uri()
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **settings})
         contexts.append(context)

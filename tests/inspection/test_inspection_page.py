@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("playwright.sync_api", reason="needs playwright to drive Chromium")
 
 import torch
+from chromium import CONTRASTS
 from inspection_pages import TEMPERATURES, VIEWS, Opener, brief, go_to, make_report, number
 from playwright.sync_api import Browser, Page, expect
 
@@ -18,7 +19,7 @@ from mt.inspection.arrays import decode
 from mt.inspection.page import render
 from mt.inspection.report import inspect
 
-pytest_plugins = ["inspection_pages"]
+pytest_plugins = ["chromium", "inspection_pages"]
 REPORT = make_report()
 ALL_DRAWN = """async () => {
   const start = performance.now();
@@ -26,7 +27,6 @@ ALL_DRAWN = """async () => {
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   return performance.now() - start;
 }"""
-CONTRASTS = (Path(__file__).parent / "page_contrasts.js").read_text()
 NAMELESS = """() =>
   [...document.querySelectorAll("button, canvas[tabindex], [role=button], input, a")]
   .filter((element) => !(element.getAttribute("aria-label") || element.textContent.trim()
@@ -116,6 +116,33 @@ def check_attention(page: Page, kind: str) -> None:
     assert read_cell(page, "#attention .large canvas", 0, 1, 0).endswith(brief(mean[1, 0]))
 
 
+def test_models_side_by_side(open_report: Opener) -> None:
+    others = make_report(T=4)
+    others["model"] = {**others["model"], "name": "/runs/second/last.ckpt", "N": 2}
+    others["target"] = {**others["target"], "text": "Another target"}
+    page = open_report(REPORT, others)
+    expect(page.locator(".source-text")).to_have_count(1)
+    expect(page.locator(".target-text")).to_contain_text(["The target", "Another target"])
+    go_to(page, "attention")
+    models = page.locator("#attention .side-by-side > div")
+    expect(models.locator("> h3")).to_have_text(["models/random", "second/last.ckpt"])
+    models.nth(0).locator("button.mini").nth(4).click()  # shows the same head of the other model
+    expect(models.locator(".large h3")).to_have_text(["Cross-attention, layer 2, head 2"] * 2)
+    go_to(page, "steps")
+    steps = page.locator("#steps .side-by-side > div")
+    for column, report in enumerate((REPORT, others)):
+        first = steps.nth(column).locator("[data-p]").first
+        p = report["steps"][0]["top"][0][2]
+        assert float(first.get_attribute("data-p")) == pytest.approx(p, abs=1e-6)
+    steps.nth(1).locator("button.chip").nth(3).click()
+    expect(steps.nth(1).locator("h3").nth(1)).to_contain_text("After “")
+    expect(steps.nth(0).locator("h3").nth(1)).to_have_text("At the beginning")
+    go_to(page, "pieces")
+    ids = page.locator("#pieces").inner_text()
+    page.locator("#pieces").get_by_label("second/last.ckpt").check(force=True)
+    assert page.locator("#pieces").inner_text() != ids
+
+
 def test_a_step_by_hand(page: Page) -> None:
     go_to(page, "by-hand")
     record = REPORT["by_hand"][2]
@@ -184,7 +211,7 @@ def test_a_file_says_how_to_continue(page: Page) -> None:
 
 @pytest.mark.parametrize("server", ["/inspect", "http://elsewhere.test/inspect"])
 def test_a_server_continues_from_a_candidate(open_report: Opener, server: str) -> None:
-    page = open_report({**REPORT, "server": server}, "http://here.test/inspect?text=x")
+    page = open_report({**REPORT, "server": server}, address="http://here.test/inspect?text=x")
     go_to(page, "steps")
     links = page.locator("#steps a.candidate")
     go_to(page, "tree")
@@ -320,7 +347,7 @@ def test_no_text_can_become_markup(open_report: Opener) -> None:
 
 
 def test_the_policy_lets_no_other_script_run(browser: Browser, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(render(REPORT), encoding="utf-8")
+    (tmp_path / "page.html").write_text(render([REPORT]), encoding="utf-8")
     page = browser.new_page()
     page.goto((tmp_path / "page.html").as_uri())
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page.content())
@@ -340,14 +367,14 @@ def test_the_policy_lets_no_other_script_run(browser: Browser, tmp_path: Path) -
 
 def test_a_number_that_json_cannot_hold_is_an_error() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        render({**REPORT, "temperatures": [math.nan]})
+        render([{**REPORT, "temperatures": [math.nan]}])
 
 
 def test_a_large_report_is_small_and_drawn_at_once(open_report: Opener) -> None:
     report = make_report(S=30, T=30, N=6, h=8, d_model=512)
     for step in report["steps"]:
         del step["logits"]
-    assert len(render(report).encode()) <= 1_000_000
+    assert len(render([report]).encode()) <= 1_000_000
     page = open_report(report)
     assert page.evaluate("+document.documentElement.dataset.ready") < 1000  # ms
     assert page.evaluate(ALL_DRAWN) < 1000

@@ -10,6 +10,7 @@ from conftest import Done
 from mt import inspect as entry
 from mt.inference.translator import Translator
 from mt.inspection.report import inspect
+from mt.utils import BASE_STYLE
 
 pytest.importorskip("matplotlib")
 
@@ -93,6 +94,7 @@ def test_the_ramps_of_colours_are_those_of_the_page() -> None:
     script = (folder / "colours.js").read_text("utf-8")
     for ramp in (drawing.ABOVE, drawing.BELOW):
         assert ", ".join(f'"{colour}"' for colour in ramp) in script
-    style = (folder / "inspect.css").read_text("utf-8").split(':root[data-theme="dark"]')[0]
+    sheets = (BASE_STYLE, folder / "inspect.css")
+    style = "".join(p.read_text("utf-8").split(':root[data-theme="dark"]')[0] for p in sheets)
     for name in ("TEXT", "QUIET", "LINE", "EDGE", "ACCENT", "HERE", "OTHER", "SECOND"):
         assert f"--{name.lower()}: {getattr(drawing, name)};" in style

@@ -126,7 +126,8 @@ def test_the_lines_of_the_dockerfile_run() -> None:
     if os.getuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "setpriv", "ip"))):
         pytest.skip("needs root, util-linux and iproute2")
     python = shutil.which("python3", path="/usr/local/bin:/usr/bin") or sys.executable
-    command = [sys.executable, SCRIPTS / "check_container.py", "--python", python]
+    own_torch = ["--build-arg", "INSTALL_TORCH=pip install"]
+    command = [sys.executable, SCRIPTS / "check_container.py", "--python", python, *own_torch]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     for said in ("healthy after", "Wo wohnst du?", "user 65534 capabilities 0000", "status 0"):

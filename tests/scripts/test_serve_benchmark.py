@@ -6,13 +6,12 @@ import contextlib
 import itertools
 import json
 import random
-import threading
-import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from live_server import running
 from script_helpers import load_script
 
 from mt.inference.options import SearchOptions
@@ -22,7 +21,6 @@ from mt.serving.continuous_batching import ContinuousBatching
 from mt.serving.engine import Job
 from mt.serving.limits import Limits
 from mt.serving.metrics import Metrics
-from mt.serving.server import Server, bind
 
 
 @pytest.fixture
@@ -46,32 +44,22 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def running(translator: Translator) -> Iterator[SimpleNamespace]:
+def live(translator: Translator) -> Iterator[SimpleNamespace]:
     """A server in a thread, with what the scripts ask of a server process."""
     limits, metrics = Limits(send_seconds=0.5, queue_requests=8), Metrics()
     engine = ContinuousBatching(translator, metrics, max_requests=limits.queue_requests)
-    bound = bind("127.0.0.1", 0)
-    server = Server(create_app(engine, limits, metrics=metrics), bound, "127.0.0.1", "error")
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield SimpleNamespace(
-        port=bound.getsockname()[1],
-        rss=lambda: 10**8,
-        cpu_seconds=lambda: 0.0,
-    )
-    server.should_exit = True
-    thread.join()
+    with running(create_app(engine, limits, metrics=metrics)) as server:
+        port = server.bound.getsockname()[1]
+        yield SimpleNamespace(port=port, rss=lambda: 10**8, cpu_seconds=lambda: 0.0)
 
 
 @pytest.mark.parametrize("kind", ["single sentences", "streamed", "beside long texts"])
 def test_clients_get_answers_and_their_times(
-    serve: ModuleType, running: SimpleNamespace, kind: str, monkeypatch: pytest.MonkeyPatch
+    serve: ModuleType, live: SimpleNamespace, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "LONG_WORDS", 50)
     args = argparse.Namespace(sentences=20, seconds=0.5)
-    sample = serve.measure(running, kind, 3, args)
+    sample = serve.measure(live, kind, 3, args)
     assert sample["failed"] == 0
     assert sample["requests"] > 0
     assert sample["requests_per_second"] == pytest.approx(sample["requests"] / 0.5, rel=0.3)
@@ -164,38 +152,38 @@ def soak_arguments(soak: ModuleType, **values: int | float) -> argparse.Namespac
 
 
 def test_many_requests_are_answered(
-    soak: ModuleType, running: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    soak: ModuleType, live: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args = soak_arguments(soak, requests=20)
     monkeypatch.setattr(soak, "CLIENTS", 4)
-    report = asyncio.run(soak.many(running, args))
+    report = asyncio.run(soak.many(live, args))
     assert report["requests"] >= 20
     assert report["bars"]["requests without an answer"]["met"]
     assert len(report["memory_mb"]) >= 20
 
 
 def test_requests_come_at_their_rate_and_the_surplus_is_refused(
-    soak: ModuleType, running: SimpleNamespace
+    soak: ModuleType, live: SimpleNamespace
 ) -> None:
     requests = itertools.cycle([soak.translate(text) for text in soak.sentences(20)])
-    answers = asyncio.run(soak.open_loop(running.port, requests, 300.0, 0.3))
+    answers = asyncio.run(soak.open_loop(live.port, requests, 300.0, 0.3))
     assert 80 <= len(answers) <= 91
     assert {answer.status for answer in answers} == {200, 429}
 
 
 def test_malformed_requests_end_well_and_harm_nobody(
-    soak: ModuleType, running: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    soak: ModuleType, live: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(soak, "GOOD", 2)
-    report = asyncio.run(soak.malformed(running, soak_arguments(soak, malformed=60)))
+    report = asyncio.run(soak.malformed(live, soak_arguments(soak, malformed=60)))
     assert not report["failures"]
     assert all(outcome["met"] for outcome in report["bars"].values()), report["bars"]
     outcomes = [outcome for kind in report["outcomes"].values() for outcome in kind]
     assert {"400", "413", "405"} <= set(outcomes)
 
 
-def test_work_of_clients_that_vanish_stops(soak: ModuleType, running: SimpleNamespace) -> None:
-    report = asyncio.run(soak.vanish(running, soak_arguments(soak, vanishing=5)))
+def test_work_of_clients_that_vanish_stops(soak: ModuleType, live: SimpleNamespace) -> None:
+    report = asyncio.run(soak.vanish(live, soak_arguments(soak, vanishing=5)))
     assert report["sentences_begun"] > 0
     assert all(outcome["met"] for outcome in report["bars"].values()), report["bars"]
 

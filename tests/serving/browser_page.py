@@ -4,38 +4,16 @@ No conftest.py: the tests of other folders import the one of all tests by that n
 PYTEST_DONT_REWRITE: test modules import it before pytest knows that it is a plugin.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 from scripted_engine import ScriptedEngine, serving
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 QUESTION = "Where do you live?"
-expect.set_options(timeout=20_000)  # ms; the machine may be busy
 Opener = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium. No other event loop can run in this thread until it ends."""
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 
 import asyncio
 import math
-import threading
-import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
-import uvicorn
+from live_server import running
 
 from mt.inference import sentence_splitter
 from mt.inference.options import SearchOptions
@@ -124,17 +122,6 @@ def _pieces(text: str) -> tuple[str, ...]:
 def serving(
     engine: ScriptedEngine, limits: Limits | None = None, keys: ApiKeys | None = None, port: int = 0
 ) -> Iterator[str]:
-    """The address of a live server in a thread."""
-    app = create_app(engine, limits, keys)
-    config = uvicorn.Config(app, "127.0.0.1", port, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive(), "the server did not start"
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    """The address of a live server."""
+    with running(create_app(engine, limits, keys), port) as server:
+        yield server.address

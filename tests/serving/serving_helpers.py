@@ -2,9 +2,6 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +13,6 @@ from mt.inference.options import SearchOptions
 from mt.inference.translation import Segment, Translation
 from mt.serving.app import create_app
 from mt.serving.engine import Job, TextTranslation, split_lines
-from mt.serving.server import Server, bind
 
 
 class StandIn:
@@ -98,25 +94,3 @@ def post(path: str, **request: Any) -> httpx.Response:
 
 def get(path: str, **request: Any) -> httpx.Response:
     return ask(_app(), "GET", path, **request)
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[Server]:
-    """A live server in a thread."""
-    server = Server(app, bind("127.0.0.1", 0), "127.0.0.1", "critical")
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_for(lambda: server.started)
-    try:
-        yield server
-    finally:
-        server.should_exit = True
-        thread.join(20)
-    assert not thread.is_alive()
-
-
-def wait_for(happened: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it has not happened"
-        time.sleep(0.005)

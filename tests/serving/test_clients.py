@@ -8,7 +8,7 @@ import deepl
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
-from serving_helpers import running
+from live_server import running
 
 from mt.inference.translator import Translator
 from mt.serve import make_engine

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from serving_helpers import StandIn, running, wait_for
+from live_server import running, wait_for
+from serving_helpers import StandIn
 
 from mt.serving.app import create_app
 from mt.serving.limits import Limits

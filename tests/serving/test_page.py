@@ -1,19 +1,19 @@
 """The page in a real browser: what one does with it, and who can."""
 
 import math
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright to drive Chromium")
 
 from browser_page import QUESTION, Opener, eventually, marked, result, translate, word
+from chromium import CONTRASTS
 from playwright.sync_api import Page, Route, expect
 from scripted_engine import ScriptedEngine
 
 from mt.serving.engine import Overloaded
 
-pytest_plugins = ["browser_page"]
+pytest_plugins = ["chromium", "browser_page"]
 
 
 def test_typing_translates_once_the_typist_pauses(page: Page, engine: ScriptedEngine) -> None:
@@ -269,9 +269,6 @@ def test_on_a_phone(open_page: Opener, live_server: str, engine: ScriptedEngine)
     assert small == []
     source, translation = (page.locator(pane).bounding_box() for pane in ("#source", "#result"))
     assert translation["y"] > source["y"] + source["height"] - 1 or translation["x"] == source["x"]
-
-
-CONTRASTS = (Path(__file__).parent / "contrasts.js").read_text("utf-8")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

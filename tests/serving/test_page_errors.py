@@ -15,7 +15,7 @@ from scripted_engine import ScriptedEngine, serving
 from mt.serving.engine import Overloaded
 from mt.serving.limits import ApiKeys, Limits
 
-pytest_plugins = ["browser_page"]
+pytest_plugins = ["chromium", "browser_page"]
 
 
 def test_a_busy_server_is_asked_again(page: Page, engine: ScriptedEngine) -> None:

@@ -15,18 +15,26 @@ const ABOUT_KIND = {
     "source pieces the next piece is made from (3.2.3).",
 };
 
-function drawAttention(report) {
+/** Of several models the same layer and head are shown. */
+function drawAttention(...reports) {
   const content = make("div");
-  const show = (kind) => content.replaceChildren(...attentionOf(report, kind));
+  const show = (kind) => {
+    const views = reports.map((report) => attentionView(report, kind));
+    const chosen = firstShown(reports[0], kind);
+    const choose = (...place) => views.forEach((view) => view.choose(...place));
+    const parts = views.map((view) => attentionOf(view, choose));
+    choose(...chosen);
+    content.replaceChildren(paragraph(ABOUT_KIND[kind]), sideBySide(reports, parts));
+  };
   show("cross");
   const options = Object.entries(KINDS).map(([value, label]) => ({ value, label }));
   return [choice("Which attention", "attention-kind", options, "cross", show), content];
 }
 
-function attentionOf(report, kind) {
+function attentionView(report, kind) {
   const { source, target, model } = report;
   const stored = decode(report.attention[kind]);
-  const view = {
+  return {
     kind,
     rows: kind === "encoder" ? source.pieces : target.inputs,
     columns: kind === "decoder" ? target.inputs : source.pieces,
@@ -36,25 +44,26 @@ function attentionOf(report, kind) {
     entropies: matrixOf(decode(report.attention.entropy[kind])),
     layers: layersOf(stored, model),
   };
+}
+
+/** The maps of a model; `chooseAll` is told what the reader chooses, and calls `view.choose`. */
+function attentionOf(view, chooseAll) {
   const large = make("div", { class: "large" });
   const buttons = [];
-  const choose = (layer, head) => {
+  view.choose = (layer, head) => {
+    if (!view.layers[layer]?.[head]) return;
     buttons.forEach((button) =>
       button.setAttribute("aria-pressed", button.dataset.place === `${layer} ${head}`),
     );
     large.replaceChildren(...largeMap(view, layer, head));
   };
-  const grid = multiples(view, buttons, choose);
-  choose(...firstShown(report, kind));
-  return [
-    paragraph(ABOUT_KIND[kind]),
-    make(
-      "div",
-      { class: "attention" },
-      make("div", { class: "multiples-side" }, grid, entropyTable(view)),
-      large,
-    ),
-  ];
+  const grid = multiples(view, buttons, chooseAll);
+  return make(
+    "div",
+    { class: "attention" },
+    make("div", { class: "multiples-side" }, grid, entropyTable(view)),
+    large,
+  );
 }
 
 /** For each layer its heads and, last, their mean. */

@@ -135,6 +135,18 @@ function quoted(piece) {
   return `“${piece.replaceAll("▁", "") || "▁"}”`;
 }
 
+/** What each of several models shows, under its name; of one model without a name. */
+function sideBySide(reports, parts) {
+  if (parts.length === 1) return make("div", {}, parts[0]);
+  const columns = parts.map((part, i) => make("div", {}, heading(nameOf(reports[i].model, 2)), part));
+  return styled(make("div", { class: "side-by-side" }, columns), { "--models": parts.length });
+}
+
+/** The end of a model's path: the folders of several runs may have one name. */
+function nameOf({ name }, parts = 1) {
+  return String(name).split(/[/\\]/).filter(Boolean).slice(-parts).join("/") || "model";
+}
+
 function paragraph(...content) {
   return make("p", { class: "say" }, ...content);
 }

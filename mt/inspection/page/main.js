@@ -28,6 +28,7 @@ const VIEWS = [
       "Each piece gathers what it needs from others. Every layer has several heads, and " +
       "each head may look elsewhere.",
     draw: drawAttention,
+    comparing: true,
   },
   {
     id: "by-hand",
@@ -46,6 +47,7 @@ const VIEWS = [
       "At every step the model gives each piece of the vocabulary a probability. You see " +
       "the 20 likeliest, which of them was taken, and what all others have together.",
     draw: drawSteps,
+    comparing: true,
   },
   {
     id: "tree",
@@ -67,12 +69,15 @@ const VIEWS = [
   },
 ];
 
-const report = JSON.parse(document.getElementById("report").textContent);
+const reports = [JSON.parse(document.getElementById("report").textContent)].flat();
 
-function summary({ source, target, translation, model }) {
+function sourceText({ source, model }) {
+  return make("p", { class: "source-text", lang: model.languages?.[0] }, source.text);
+}
+
+function summary({ target, translation, model }) {
   const { languages } = model;
   const texts = [
-    make("p", { class: "source-text", lang: languages?.[0] }, source.text),
     make(
       "p",
       { class: "target-text", lang: languages?.[1] },
@@ -101,10 +106,6 @@ function sizes(model) {
   );
 }
 
-function nameOf({ name }) {
-  return String(name).split(/[/\\]/).filter(Boolean).at(-1) ?? "model";
-}
-
 function section({ id, title, where, about }, number) {
   return make(
     "section",
@@ -125,8 +126,18 @@ function drawSection(view) {
   const element = document.getElementById(view.id);
   if (element.dataset.drawn) return;
   const start = performance.now();
-  element.querySelector(".view").replaceChildren(...view.draw(report).flat());
+  element.querySelector(".view").replaceChildren(...drawView(view));
   element.dataset.drawn = (performance.now() - start).toFixed(1); // ms
+}
+
+/** Attention and the next piece show several models at once, the other views one of them. */
+function drawView({ id, draw, comparing }) {
+  if (comparing || reports.length === 1) return draw(...reports).flat();
+  const content = make("div");
+  const show = (number) => content.replaceChildren(...draw(reports[number]).flat());
+  show(0);
+  const options = reports.map(({ model }, i) => ({ value: i, label: nameOf(model, 2) }));
+  return [choice("Model", `${id}-model`, options, 0, show), content];
 }
 
 /** Draw a view when it comes near, and mark the view in sight in the list of views. */
@@ -154,8 +165,9 @@ function watch() {
 }
 
 function start() {
-  document.title = `Inside a translation: ${report.source.text}`;
-  document.getElementById("summary").append(...summary(report).filter(Boolean));
+  document.title = `Inside a translation: ${reports[0].source.text}`;
+  const summaries = reports.map((report) => summary(report).filter(Boolean));
+  document.getElementById("summary").append(sourceText(reports[0]), ...summaries.flat());
   const links = VIEWS.map(({ id, title }, i) => {
     // Those before it too: what is drawn above a place moves it.
     const draw = () => VIEWS.slice(0, i + 1).forEach(drawSection);

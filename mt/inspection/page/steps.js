@@ -1,6 +1,10 @@
 // View 5: which pieces could come next, at each step, and what temperature makes of it.
 
-function drawSteps(report) {
+function drawSteps(...reports) {
+  return [sideBySide(reports, reports.map(stepsOf))];
+}
+
+function stepsOf(report, number) {
   const { steps, temperatures } = report;
   const state = { step: 0, temperature: temperatures.indexOf(1) };
   const content = make("div");
@@ -34,16 +38,16 @@ function drawSteps(report) {
       },
       buttons,
     ),
-    temperatureSlider(temperatures, state, show),
+    temperatureSlider(`temperature-${number}`, temperatures, state, show),
     content,
   ];
 }
 
-function temperatureSlider(temperatures, state, show) {
-  const output = make("output", { for: "temperature" });
+function temperatureSlider(id, temperatures, state, show) {
+  const output = make("output", { for: id });
   const slider = make("input", {
     type: "range",
-    id: "temperature",
+    id,
     min: 0,
     max: temperatures.length - 1,
     step: 1,
@@ -63,7 +67,7 @@ function temperatureSlider(temperatures, state, show) {
   return make(
     "div",
     { class: "slider" },
-    make("label", { for: "temperature" }, "Temperature"),
+    make("label", { for: id }, "Temperature"),
     slider,
     output,
     make(

@@ -18,8 +18,9 @@
     if (!element) return [255, 255, 255];
     // The textarea stands on its mirror, not on its parent: take the strongest mark there.
     const marked = element.id === "source" && document.querySelector("#mirror .linked");
-    const style = getComputedStyle(marked || element);
-    return over(rgba(style.backgroundColor), groundOf(element.parentElement));
+    const box = element.matches("g.node") && element.querySelector("rect");
+    const style = getComputedStyle(marked || box || element);
+    return over(rgba(box ? style.fill : style.backgroundColor), groundOf(element.parentElement));
   }
 
   function luminance(color) {
@@ -32,25 +33,26 @@
 
   function contrast(element, pseudo) {
     const ground = groundOf(element);
-    const color = over(rgba(getComputedStyle(element, pseudo).color), ground);
+    const style = getComputedStyle(element, pseudo);
+    const color = over(rgba(element.matches("text") ? style.fill : style.color), ground);
     const [dark, light] = [luminance(ground), luminance(color)].sort((a, b) => a - b);
     return (light + 0.05) / (dark + 0.05);
   }
 
   function hasText(element) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    return own || element.matches("textarea, input");
+    return own || element.matches("textarea, input:not([type=range], [type=radio])");
   }
 
   const seen = [...document.querySelectorAll("body *")].filter(
     (element) =>
       hasText(element) &&
       element.checkVisibility({ visibilityProperty: true }) &&
-      !element.closest("#mirror, .unseen, [inert]") &&
+      !element.closest("#mirror, .unseen, .skip, script, [inert]") &&
       !element.disabled,
   );
   const texts = seen.map((e) => ({ text: e.textContent || e.id, ratio: contrast(e) }));
   const source = document.getElementById("source");
-  const placeholder = { text: source.placeholder, ratio: contrast(source, "::placeholder") };
-  return source.value ? texts : [...texts, placeholder];
+  if (!source || source.value) return texts;
+  return [...texts, { text: source.placeholder, ratio: contrast(source, "::placeholder") }];
 })();
