@@ -35,8 +35,9 @@ with console.exit_at_interrupt():
     from mt.evaluation.comet import Comet
     from mt.evaluation.report import Report, Row
     from mt.inference.options import SearchOptions, load_search_defaults
-    from mt.inference.translator import Translator, pick_device
+    from mt.inference.translator import Translator
     from mt.model import checkpoint
+    from mt.model.device import pick_device
     from mt.model.model_path import resolve_model_path
     from mt.utils import hydra_app
     from mt.utils.atomic import atomic_write, check_not_input

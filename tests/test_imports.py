@@ -22,7 +22,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": {"model", "data", "evaluation", "utils"},
     "training": {"inference", "model", "data", "evaluation", "utils"},
     "export": {"inference", "model", "data", "evaluation", "utils"},
-    "serving": {"inference", "model", "data", "evaluation", "utils"},
+    "documents": {"inference", "model", "data", "evaluation", "utils"},
+    "serving": {"documents", "inference", "model", "data", "evaluation", "utils"},
     "inspection": {"inference", "model", "data", "evaluation", "utils"},
 }
 ENTRY_POINTS = {"train", "translate", "serve", "inspect", "evaluate", "import_marian"}
@@ -39,6 +40,7 @@ CONFINED: dict[str, set[str]] = {
     "ctranslate2": {"mt.export"},
     "onnxruntime": {"mt.export"},
     "fastapi": {"mt.serving"},
+    "lxml": {"mt.documents"},
     "uvicorn": {"mt.serving"},
     "prometheus_client": {"mt.serving"},
     "py3langid": {"mt.serving"},

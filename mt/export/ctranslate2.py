@@ -20,12 +20,14 @@ from mt.data.special_ids import BOS, EOS, UNK
 from mt.data.tokenizer import Tokenizer
 from mt.export import common
 from mt.inference.batch_runner import pick_workers
+from mt.inference.constraints import Constraints
 from mt.inference.options import MAX_EXTRA, SearchOptions, load_search_defaults
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Translation
-from mt.inference.translator import Translator, pick_device
+from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
+from mt.model.device import pick_device
 from mt.utils.checks import check_int
 from mt.utils.json_io import read_json
 
@@ -146,8 +148,14 @@ class Engine(common.OwnTokenizer, Translator):
         return [hypotheses[0].ids for hypotheses in results]
 
     def search(
-        self, sources: list[list[int]], options: SearchOptions, prefixes: list[list[int]]
+        self,
+        sources: list[list[int]],
+        options: SearchOptions,
+        prefixes: list[list[int]],
+        constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
+        if constraints is not None and any(constraints):
+            raise ValueError("CTranslate2 keeps no terms: translate with the engine mt")
         if not options.is_beam_search or options.attention or options.mbr:
             raise ValueError(
                 "CTranslate2 gives neither samples, alternatives nor attention, nor what MBR needs"

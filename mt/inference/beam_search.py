@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mt.data.special_ids import PAD
 from mt.inference.candidates import find_candidates
+from mt.inference.constraints import Constraints
 from mt.inference.options import SearchOptions
 from mt.inference.sentence_search import Hypothesis, SentenceSearch
 
@@ -36,19 +37,22 @@ def search(
     src: Tensor,
     options: SearchOptions,
     prefixes: Sequence[Sequence[int]] | None = None,
+    constraints: Sequence[Constraints | None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate source ids [B, S], padded at the end: the ``n_best`` of each sentence, best first.
 
     An output has at most as many tokens as its input plus MAX_EXTRA (or ``max_length``), neither
     counting eos; at that length the search closes it with eos. ``prefixes`` has the ids with which
-    each output must begin. A forced token costs its log P like any other.
+    each output must begin, ``constraints`` what it must and must not contain. A forced token costs
+    its log P like any other.
     """
     lengths = (src != PAD).sum(dim=1).tolist()
     rows = [row[:length] for row, length in zip(src.tolist(), lengths, strict=True)]
     prefixes = prefixes or [()] * len(rows)
+    constraints = constraints or [None] * len(rows)
     sentences = [
-        SentenceSearch.begin(ids[:-1], options, prefix)
-        for ids, prefix in zip(rows, prefixes, strict=True)
+        SentenceSearch.begin(ids[:-1], options, prefix, own)
+        for ids, prefix, own in zip(rows, prefixes, constraints, strict=True)
     ]
     return _decode(model, src, sentences)
 

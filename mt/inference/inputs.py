@@ -2,12 +2,14 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference import sentence_splitter
+from mt.inference.constraints import Constraints
+from mt.inference.terms import SearchTerms, TermEncoder, TermRules, Terms
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,12 @@ class Input(NamedTuple):
     ids: list[int]  # without eos
     all_caps: bool  # the text is in capitals; the ids are those of its lower-case form
     prefix: list[int]  # ids with which the output must begin
+    text: str = ""
+    terms: SearchTerms | None = None
+
+    @property
+    def constraints(self) -> Constraints | None:
+        return None if self.terms is None else self.terms.constraints
 
 
 def strings(name: str, lines: object) -> list[str]:
@@ -60,7 +68,8 @@ def plan_inputs(
                 f"than the {max_length} that the model was trained on: translated in "
                 f"{len(parts):,} parts"
             )
-        inputs[n] += [Input(part, caps, []) for part in parts]
+        own_texts = [text] if len(parts) == 1 else tokenizer.decode(parts)
+        inputs[n] += [Input(p, caps, [], own) for p, own in zip(parts, own_texts, strict=True)]
     return inputs
 
 
@@ -96,3 +105,24 @@ def add_prefixes(inputs: list[list[Input]], prefixes: list[str], tokenizer: Toke
         log.warning(f"the vocabulary cannot spell the prefix {text!r}: it will not come whole")
     for line_inputs, ids in zip(inputs, encoded, strict=True):
         line_inputs[:1] = [first._replace(prefix=ids) for first in line_inputs[:1]]
+
+
+def add_terms(
+    inputs: list[list[Input]], terms: TermRules | Sequence[Terms], encoder: TermEncoder
+) -> None:
+    """Give each input the terms that the rules find in it, or those of its line.
+
+    Raises ValueError unless there are terms for each line, and when a line with terms of its own
+    is translated in parts.
+    """
+    if isinstance(terms, TermRules):
+        for own in inputs:
+            own[:] = [x._replace(terms=encoder.encode(terms.of(x.text))) for x in own]
+        return
+    if len(terms) != len(inputs):
+        raise ValueError(f"terms of {len(terms)} lines for {len(inputs)} sentences")
+    for own, line_terms in zip(inputs, terms, strict=True):
+        if line_terms.required and len(own) > 1:
+            start = own[0].text[:30]
+            raise ValueError(f"{start!r}...: has {len(own)} sentences: give each its own line")
+        own[:] = [x._replace(terms=encoder.encode(line_terms)) for x in own]

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from mt.data.special_ids import BOS, EOS
+from mt.inference.constraints import Constraints, State
 from mt.inference.options import MAX_EXTRA, SearchOptions
 
 Candidate = tuple[float, int, int, float]  # total log P, row of its parent, token, log P of that
@@ -64,13 +67,22 @@ class SentenceSearch:
 
     @classmethod
     def begin(
-        cls, source: list[int], options: SearchOptions, prefix: Sequence[int] = ()
+        cls,
+        source: list[int],
+        options: SearchOptions,
+        prefix: Sequence[int] = (),
+        constraints: Constraints | None = None,
     ) -> "SentenceSearch":
         """The search for a translation of ``source``, ids without eos, as ``search`` describes."""
         limit = options.max_length
         if limit is None:
             limit = max(len(source) + MAX_EXTRA, options.min_length)
-        return cls(options, max(limit, len(prefix)), prefix, [*source, EOS])
+        if constraints is None:
+            return cls(options, max(limit, len(prefix)), prefix, [*source, EOS])
+        if not options.is_beam_search:
+            raise ValueError("terms need beam search: leave out samples and alternatives")
+        limit = max(limit, len(prefix) + constraints.fewest_tokens)
+        return ConstrainedSearch(_widened(options), limit, prefix, [*source, EOS], constraints)
 
     def uniforms(self) -> np.ndarray:
         """A number in [0, 1) for each living sample; finished samples do not change it."""
@@ -158,3 +170,85 @@ class SentenceSearch:
                 del ids[-1]
             n_best.append(Hypothesis(ids, score, node.total, log_probs))
         return n_best or [Hypothesis([], math.nan, math.nan)]  # the logits were not numbers
+
+
+WIDER, LEAST_BEAM = 2, 4  # a beam with constraints: relative to the one without, and at least
+
+
+@lru_cache(maxsize=4096)
+def _widened(options: SearchOptions) -> SearchOptions:
+    """The options with a wider beam: hypotheses with and without the terms share it."""
+    return replace(options, beam_size=max(WIDER * options.beam_size, LEAST_BEAM))
+
+
+class ConstrainedSearch(SentenceSearch):
+    """The hypotheses of a sentence whose translation has constraints.
+
+    The beam is divided among the banks of ``Constraints.bank``. Two costs are not what they are in
+    other searches, because all hypotheses have to pay for the terms. In a score, the log P of the
+    terms is divided by the penalty of the source's length: else a long hypothesis would dilute it.
+    And what a form costs after its first token does not count until it is whole: else those which
+    are about to begin it would push out those which have paid.
+    """
+
+    def __init__(
+        self,
+        options: SearchOptions,
+        limit: int,
+        prefix: Sequence[int],
+        source: list[int],
+        constraints: Constraints,
+    ) -> None:
+        super().__init__(options, limit, prefix, source)
+        self.constraints = constraints
+        self.source_penalty = length_penalty(len(source), options.alpha)
+        # Of each living hypothesis:
+        self.states = [constraints.start]
+        self.paid = [0.0]  # log P of the form that has begun, without its first token
+        self.would_end = [False]  # whether eos is the likeliest next token
+
+    def _advance_beam(self, candidates: Sequence[Candidate]) -> None:
+        possible = [c for c in candidates if c[0] > -math.inf]
+        states = [
+            self.constraints.advance(self.states[row], token, self.would_end[row])
+            for _, row, token, _ in possible
+        ]
+        paid = [self._paid(c, state) for c, state in zip(possible, states, strict=True)]
+        kept = self._share_beam(possible, states, paid)
+        super()._advance_beam([possible[i] for i in kept] or candidates)
+        alive = [i for i in kept if possible[i][2] != EOS][: len(self.alive)]
+        self.states, self.paid = [states[i] for i in alive], [paid[i] for i in alive]
+        self.would_end = [False] * len(alive)
+
+    def _paid(self, candidate: Candidate, state: State) -> float:
+        _, row, _, log_prob = candidate
+        depth, before = (self.constraints.depths[s.node] for s in (state, self.states[row]))
+        goes_on = depth == before + 1 > 1 and self.constraints.bank(state)[1]
+        return self.paid[row] + log_prob if goes_on else 0.0
+
+    def _share_beam(
+        self, candidates: Sequence[Candidate], states: Sequence[State], paid: Sequence[float]
+    ) -> list[int]:
+        """Which candidates go on or end, best first.
+
+        Every bank gets an equal share of the beam, those with the most terms first. What is left
+        goes to the best.
+        """
+        k = self.options.beam_size
+        going = [i for i, (_, _, token, _) in enumerate(candidates) if token != EOS]
+        banks: dict[tuple[int, bool], list[int]] = {}
+        for i in sorted(going, key=lambda i: paid[i] - candidates[i][0]):
+            banks.setdefault(self.constraints.bank(states[i]), []).append(i)
+        share = max(1, k // max(1, len(banks)))
+        first = [i for bank in sorted(banks, reverse=True) for i in banks[bank][:share]][:k]
+        chosen = set(first)
+        chosen.update([i for i in going if i not in chosen][: k - len(chosen)])
+        return [i for i, c in enumerate(candidates) if i in chosen or c[2] == EOS]
+
+    def _finish(self, node: _Node) -> None:
+        path = list(node.path())[::-1]
+        ids = [step.token for step in path if step.token != EOS]
+        places = self.constraints.places(ids)
+        of_terms = sum(step.log_prob for place in places for step in path[place.start : place.end])
+        score = (node.total - of_terms) / length_penalty(self.length, self.options.alpha)
+        self.finished.append((score + of_terms / self.source_penalty, node))

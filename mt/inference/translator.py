@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,12 +23,16 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.alignment import Aligner, find_aligner, soft_alignment
 from mt.inference.batch_runner import Progress, pick_workers, run_batches
 from mt.inference.beam_search import score, search
+from mt.inference.constraints import Constraints
 from mt.inference.incremental import Ensemble, InferenceModel
-from mt.inference.inputs import Input, add_prefixes, encode_chunks, plan_inputs, strings
+from mt.inference.inputs import Input, add_prefixes, add_terms, encode_chunks, plan_inputs, strings
+from mt.inference.mbr import by_risk
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
 from mt.inference.sentence_search import Hypothesis
+from mt.inference.terms import TermEncoder, TermRules, Terms, written
 from mt.inference.translation import Segment, Translation
 from mt.model import checkpoint
+from mt.model.device import pick_device
 from mt.model.model_path import resolve_model_path
 from mt.model.transformer import Transformer
 from mt.utils.checks import check_int
@@ -132,6 +135,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         prefixes: Iterable[str] | None = None,
+        terms: TermRules | Sequence[Terms] | None = None,
         split: bool = False,
         batch_size: int = 64,
         on_progress: Progress | None = None,
@@ -140,7 +144,8 @@ class Translator:
         """Translate lines; returns one Translation for each, in order.
 
         ``options`` default to the model's own; ``settings`` replace single SearchOptions by name.
-        ``prefixes``, one for each line, are the texts with which the translations must begin. With
+        ``prefixes``, one for each line, are the texts with which the translations must begin.
+        ``terms`` are what they must and must not contain: rules, or Terms for each line. With
         ``split`` a line is text as people type it: each of its sentences is translated on its own,
         and one in capitals is translated in lower case and put in capitals again. ``batch_size``
         counts sentences. ``on_progress`` is called after each batch with the number of lines that
@@ -154,7 +159,7 @@ class Translator:
             raise TypeError("translate wants a list of lines; translate_text takes one text")
         lines = strings("sentences", sentences)
         check_int("batch_size", batch_size)
-        plan = self.plan(lines, prefixes, split)
+        plan = self.plan(lines, prefixes, split, terms)
         inputs = list(itertools.chain.from_iterable(plan))
         parts = [len(line_inputs) for line_inputs in plan for _ in line_inputs]
 
@@ -257,15 +262,23 @@ class Translator:
         return inspect(*model, sentence, target, prefix, options)
 
     def search(
-        self, sources: list[list[int]], options: SearchOptions, prefixes: list[list[int]]
+        self,
+        sources: list[list[int]],
+        options: SearchOptions,
+        prefixes: list[list[int]],
+        constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first; each begins with the ids of its prefix."""
-        return search(self.model, self.pad_sources(sources), options, prefixes)
+        return search(self.model, self.pad_sources(sources), options, prefixes, constraints)
 
     # The steps of translate
 
     def plan(
-        self, lines: list[str], prefixes: Iterable[str] | None = None, split: bool = False
+        self,
+        lines: list[str],
+        prefixes: Iterable[str] | None = None,
+        split: bool = False,
+        terms: TermRules | Sequence[Terms] | None = None,
     ) -> list[list[Input]]:
         """What the model translates of each line: nothing of a blank one, or one or more inputs.
 
@@ -274,6 +287,8 @@ class Translator:
         plan = plan_inputs(lines, self.tokenizer, self.max_length, split)
         if prefixes is not None:
             add_prefixes(plan, strings("prefixes", prefixes), self.tokenizer)
+        if terms:
+            add_terms(plan, terms, self.term_encoder)
         return plan
 
     def _search(
@@ -286,8 +301,9 @@ class Translator:
         """The ``n_best`` hypotheses of each input, best first."""
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            sources = [inputs[i].ids for i in batch]
-            hypotheses = self.search(sources, options.of_search, [inputs[i].prefix for i in batch])
+            own = [inputs[i] for i in batch]
+            rest = [x.prefix for x in own], [x.constraints for x in own]
+            hypotheses = self.search([x.ids for x in own], options.of_search, *rest)
             return [self.by_risk(h, options) for h in hypotheses] if options.mbr else hypotheses
 
         # A batch takes memory for the tokens that are read, and for those that must be written.
@@ -299,21 +315,8 @@ class Translator:
         )
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
-        """The ``n_best`` by expected chrF, best first: minimum Bayes risk (Kumar and Byrne 2004).
-
-        Samples weigh equally in the expectation; members of an n-best list weigh by the
-        probabilities that the model gives them.
-        """
-        from mt.evaluation.metrics import pairwise_chrf  # sacreBLEU would delay every start
-
-        texts = self.texts([hypothesis.ids for hypothesis in hypotheses])
-        log_probs = np.array([hypothesis.log_prob for hypothesis in hypotheses])
-        weights = np.exp(log_probs - log_probs.max())
-        if options.samples:
-            weights = np.ones(len(hypotheses))
-        expected = pairwise_chrf(texts) @ (weights / weights.sum())
-        order = np.argsort(-expected, kind="stable")[: options.n_best]
-        return [hypotheses[i] for i in order]
+        """The ``n_best`` by expected chrF, best first."""
+        return by_risk(hypotheses, self.texts([h.ids for h in hypotheses]), options)
 
     def _attention(
         self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int
@@ -335,10 +338,9 @@ class Translator:
             return Translation(line, "", 0.0, 0, (("", 0.0),))
         n_best = []
         for hypotheses in zip(*(output.hypotheses for output in outputs), strict=False):
-            texts = self.texts([hypothesis.ids for hypothesis in hypotheses])
             texts = [
-                text.upper() if output.input.all_caps else text
-                for text, output in zip(texts, outputs, strict=True)
+                self._text(output.input, hypothesis.ids)
+                for output, hypothesis in zip(outputs, hypotheses, strict=True)
             ]
             mean_score = sum(hypothesis.score for hypothesis in hypotheses) / len(hypotheses)
             n_best.append((" ".join(texts), mean_score))
@@ -364,6 +366,10 @@ class Translator:
         """How the attention of the first model shows which words belong together."""
         return find_aligner(self.models[0], self.tokenizer)
 
+    @cached_property
+    def term_encoder(self) -> TermEncoder:
+        return TermEncoder(self.tokenizer)
+
     def _warn_of_unlearned_positions(self, lengths: Iterable[int]) -> None:
         """Count the sentences longer than the positions that a model has learned, and warn."""
         learned = [len(model.learned) for model in self.models if model.learned is not None]
@@ -381,19 +387,14 @@ class Translator:
     def _pieces(self, ids: list[int]) -> tuple[str, ...]:
         return tuple(map(sys.intern, self.tokenizer.pieces(ids)))  # a long line has few of its own
 
+    def _text(self, own_input: Input, ids: list[int]) -> str:
+        """The text of an output."""
+        terms, all_caps = own_input.terms, own_input.all_caps
+        if terms is not None and (terms.rewrite or all_caps):
+            return written(ids, terms, self.tokenizer, all_caps)
+        (text,) = self.texts([ids])
+        return text.upper() if all_caps else text
+
     def texts(self, ids: list[list[int]]) -> list[str]:
         # One line in, one line out: a line break that the vocabulary may hold becomes a blank.
         return [" ".join(text.split()) for text in self.tokenizer.decode(ids)]
-
-
-def pick_device(name: str) -> torch.device:
-    """``auto`` is the GPU if there is one. Raises ValueError for a device that is not there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device).cpu()  # the device `meta` fails here
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).split("\n")[0]
-        raise ValueError(f"device {name!r} cannot be used here: {reason}") from None
-    return device

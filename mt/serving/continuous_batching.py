@@ -151,7 +151,7 @@ class ContinuousBatching:
         if job.prefixes:  # of the first line of each text
             rows = zip(job.prefixes, lines, strict=True)
             prefixes = [p for prefix, own in rows for p in (prefix, *[""] * (len(own) - 1))]
-        plan = self.translator.plan(all_lines, prefixes, job.split)
+        plan = self.translator.plan(all_lines, prefixes, job.split, job.terms)
         inputs = list(itertools.chain.from_iterable(plan))
         waiting = deque(range(len(inputs)))
         counts, running = list(map(len, plan)), [0] * self.translator.workers
@@ -263,7 +263,9 @@ class ContinuousBatching:
     def _join(self, batch: DecodingBatch, newcomers: list[_Place]) -> dict[SentenceSearch, _Place]:
         inputs = [request.inputs[i] for request, i in newcomers]
         sentences = [
-            SentenceSearch.begin(x.ids, _interned(request.job.options.of_search), x.prefix)
+            SentenceSearch.begin(
+                x.ids, _interned(request.job.options.of_search), x.prefix, x.constraints
+            )
             for x, (request, _) in zip(inputs, newcomers, strict=True)
         ]
         batch.join(self.translator.pad_sources([x.ids for x in inputs]), sentences)
@@ -314,7 +316,7 @@ class ContinuousBatching:
         x = request.inputs[i]
         try:
             (hypotheses,) = self.translator.search(
-                [x.ids], request.job.options.of_search, [x.prefix]
+                [x.ids], request.job.options.of_search, [x.prefix], [x.constraints]
             )
             self._finish(number, request, i, hypotheses)
         except Exception as error:

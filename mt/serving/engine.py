@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mt.inference.options import SearchOptions
+from mt.inference.terms import TermRules
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator
 
@@ -34,7 +35,8 @@ class Job:
     """Texts of one request, which are translated alike.
 
     A text may have several lines. With ``split`` each line is split into its sentences.
-    ``prefixes``, one for each text or none at all, are the texts with which translations begin.
+    ``prefixes``, one for each text or none at all, are the texts with which translations begin;
+    ``terms`` are what translations must and must not contain.
     ``on_partial`` is called in the event loop as a text grows.
     """
 
@@ -42,6 +44,7 @@ class Job:
     options: SearchOptions
     split: bool = True
     prefixes: Sequence[str] = ()
+    terms: TermRules | None = None
     on_partial: OnPartial | None = None
 
 

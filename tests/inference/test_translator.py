@@ -18,8 +18,9 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.beam_search import search
 from mt.inference.options import SearchOptions
 from mt.inference.translation import Translation
-from mt.inference.translator import Translator, pick_device
+from mt.inference.translator import Translator
 from mt.model import checkpoint
+from mt.model.device import pick_device
 from mt.model.transformer import Transformer
 
 SENTENCES = [

@@ -1,0 +1,1 @@
+"""Documents whose text is translated and whose structure, styles and markup stay."""

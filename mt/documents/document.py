@@ -1,0 +1,44 @@
+"""What every format has: a document is read into segments, and rendered with their translations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+
+class DocumentError(ValueError):
+    """A file that cannot be read: one line that says what is wrong and what to do."""
+
+
+class TagKind(Enum):
+    OPEN = "open"
+    CLOSE = "close"
+    EMPTY = "empty"
+
+
+class Tag(NamedTuple):
+    """An inline tag: ``number`` is which of the segment's elements it opens, closes or is."""
+
+    kind: TagKind
+    number: int
+    position: int  # in the text: the tag stands before this character
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A text that is translated as a whole, in one line, and the tags in it, in their order.
+
+    An element has an OPEN and a CLOSE tag or one EMPTY tag. Elements are nested.
+    """
+
+    text: str
+    tags: tuple[Tag, ...] = ()
+
+
+class Document(Protocol):
+    """A file that was read."""
+
+    segments: Sequence[Segment]
+
+    def render(self, translated: Sequence[Segment]) -> bytes:
+        """The file with a translation for each segment, which has the same tags."""

@@ -1,0 +1,193 @@
+"""Glossaries: which word of the target language a word of the source language must become.
+
+The files are tables of tab-separated values, the comma-separated ones that DeepL takes, and TBX
+(ISO 30042), the XML of terminology programs.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from mt.utils.json_io import read_regular
+
+MOST_BYTES = 20 * 2**20
+MOST_FORMS = 100  # of a term
+TOKEN = re.compile(r"\w+|[^\w\s]")
+# What German nouns and adjectives add for case, number and gender, the word as it is first.
+ENDINGS = ("", "e", "en", "er", "es", "em", "n", "s", "ern")
+AFTER_E = ("", "n", "r", "s", "m")  # of an adjective or a noun that ends with e
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+class Entry(NamedTuple):
+    """``source`` becomes one of ``targets``, the preferred one first."""
+
+    source: str
+    targets: tuple[str, ...]
+
+
+class Match(NamedTuple):
+    """Characters ``start`` to ``end`` of a text are a source term, which has these ``forms``."""
+
+    start: int
+    end: int
+    forms: tuple[str, ...]
+
+
+class Glossary:
+    """Entries that are looked up in texts.
+
+    A source term that has a capital letter is found as it is written, another one in any case, and
+    with the ending of a plural. With ``inflect`` a target term may have the endings of German nouns
+    and adjectives. Entries of one source term are alternatives. Raises ValueError for a blank term.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, Iterable[str]]], inflect: bool = True) -> None:
+        self.inflect = inflect
+        self.entries: dict[str, Entry] = {}
+        self._by_tokens: dict[tuple[str, ...], list[Entry]] = {}
+        self._longest = 0
+        for source, targets in entries:
+            source = " ".join(source.split())
+            own = tuple(" ".join(target.split()) for target in targets)
+            if not source or not own or not all(own):
+                raise ValueError(f"{source or '(blank)'}: a term must have a translation")
+            before = self.entries.get(source, Entry(source, ()))
+            self.entries[source] = Entry(source, tuple(dict.fromkeys((*before.targets, *own))))
+        for entry in self.entries.values():
+            tokens = tuple(TOKEN.findall(entry.source.casefold()))
+            self._by_tokens.setdefault(tokens, []).append(entry)
+            self._longest = max(self._longest, len(tokens))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @classmethod
+    def load(cls, path: str | Path, languages: tuple[str, str], inflect: bool = True) -> "Glossary":
+        """Read a file by its ending: .tbx, .csv, or tab-separated values.
+
+        ``languages`` are the codes of source and target. Raises OSError or ValueError that names
+        the file and the line.
+        """
+        content = read_regular(path, MOST_BYTES)
+        try:
+            if Path(path).suffix.lower() in (".tbx", ".xml"):
+                return cls(_read_tbx(content, *languages), inflect)
+            text = content.decode("utf-8-sig")
+            is_csv = Path(path).suffix.lower() == ".csv"
+            return cls(_read_csv(text, *languages) if is_csv else _read_tsv(text), inflect)
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}: not UTF-8 text") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def find(self, text: str) -> list[Match]:
+        """The terms in a text, from the left, the longest first; they do not overlap."""
+        words = [(match[0], match.start(), match.end()) for match in TOKEN.finditer(text)]
+        lower = [word.casefold() for word, _, _ in words]
+        found: list[Match] = []
+        i = 0
+        while i < len(words):
+            for length in range(min(self._longest, len(words) - i), 0, -1):
+                targets = self._targets(words[i : i + length], lower[i : i + length], text)
+                if targets:
+                    start, end = words[i][1], words[i + length - 1][2]
+                    found.append(Match(start, end, self.forms(targets)))
+                    i += length
+                    break
+            else:
+                i += 1
+        return found
+
+    def _targets(
+        self, words: list[tuple[str, int, int]], lower: list[str], text: str
+    ) -> tuple[str, ...]:
+        *first, last = lower
+        singulars = [last[: -len(s)] for s in ("s", "es") if last.endswith(s) and len(last) > 3]
+        for ending in (last, *singulars) if self.inflect else (last,):
+            for entry in self._by_tokens.get((*first, ending), ()):
+                written = text[words[0][1] : words[-1][2]]
+                if not _has_capital(entry.source) or " ".join(written.split()).startswith(
+                    entry.source
+                ):
+                    return entry.targets
+        return ()
+
+    def forms(self, targets: tuple[str, ...]) -> tuple[str, ...]:
+        """What may stand in a translation for one of the target terms."""
+        forms = [form for target in targets for form in self._inflected(target)]
+        # At the beginning of a sentence
+        forms += [form[0].upper() + form[1:] for form in forms if form[0].islower()]
+        return tuple(dict.fromkeys((*targets, *forms)))[:MOST_FORMS]
+
+    def _inflected(self, target: str) -> Iterator[str]:
+        *words, last = target.split(" ")
+        if not (self.inflect and last.isalpha() and last[1:].islower()):
+            yield target
+            return
+        adjectives = [word for word in words if word.islower() and word.endswith("e")]
+        for own in AFTER_E if adjectives else ("",):
+            before = [word + own if word in adjectives else word for word in words]
+            for ending in AFTER_E if last.endswith("e") else ENDINGS:
+                yield " ".join((*before, last + ending))
+
+
+def _has_capital(text: str) -> bool:
+    return text != text.lower()
+
+
+def _split_targets(text: str) -> list[str]:
+    return [target for target in text.split("|") if target.strip()]
+
+
+def _read_tsv(text: str) -> Iterator[tuple[str, list[str]]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        source, *targets = line.split("\t")
+        if not source.strip() or len(targets) != 1 or not _split_targets(targets[0]):
+            raise ValueError(f"line {number}: must be a term, a tab and its translation")
+        yield source, _split_targets(targets[0])
+
+
+def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
+    """Two columns, or four, the last of which are the languages; rows of others are left out."""
+    try:
+        rows = list(csv.reader(io.StringIO(text), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"not comma-separated values: {error}") from None
+    for number, row in enumerate(rows, 1):
+        if not any(map(str.strip, row)):
+            continue
+        if len(row) not in (2, 4) or not all(map(str.strip, row)):
+            raise ValueError(f"row {number}: must be a term, a comma and its translation")
+        languages = [name.strip().lower() for name in row[2:]] or [source, target]
+        if [name.split("-")[0] for name in languages] == [source, target]:
+            yield row[0], _split_targets(row[1])
+
+
+def _read_tbx(content: bytes, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
+    """The terms of each concept in both languages, as TBX of 2008 and of 2019 writes them."""
+    try:
+        root = ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"not XML: {error}") from None
+    for concept in root.iter():
+        if _name(concept) not in ("termEntry", "conceptEntry"):
+            continue
+        terms: dict[str, list[str]] = {}
+        for section in concept:
+            language = section.get(XML_LANG, "").lower().split("-")[0]
+            own = [" ".join("".join(e.itertext()).split()) for e in section.iter()
+                   if _name(e) == "term"]  # fmt: skip
+            terms.setdefault(language, []).extend(filter(None, own))
+        if terms.get(target):
+            yield from ((term, terms[target]) for term in terms.get(source, ()))
+
+
+def _name(element: ElementTree.Element) -> str:
+    return str(element.tag).rpartition("}")[2]

@@ -1,0 +1,141 @@
+"""What the translation of a text must have and must not have, as texts; and how it is written.
+
+``mt.inference.constraints`` has the same as ids, for the search.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from mt.data.special_ids import UNK
+from mt.data.tokenizer import Tokenizer
+from mt.inference.constraints import Constraints, Vocabulary
+from mt.inference.glossary import Glossary
+
+DECIMALS = ("either", "german", "as written")  # how a number may be written
+MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
+
+
+@dataclass(frozen=True)
+class Terms:
+    """For one text: the forms of each term that must come, and phrases that must not come."""
+
+    required: tuple[tuple[str, ...], ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
+        if not all(self.required) or not all(isinstance(p, str) and p.strip() for p in phrases):
+            raise ValueError("a term or a forbidden phrase must not be blank")
+
+
+@dataclass(frozen=True)
+class TermRules:
+    """How terms are found in the texts that are translated.
+
+    ``glossary`` says which words become which. With ``keep``, what ``mt.inference.kept`` finds
+    stays as it is: addresses, placeholders, codes and numbers; ``decimal`` is how numbers are
+    written. ``forbidden`` phrases must not come. Raises ValueError for another ``decimal``.
+    """
+
+    glossary: Glossary | None = None
+    keep: bool = False
+    decimal: str = "either"
+    forbidden: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.decimal not in DECIMALS:
+            raise ValueError(f"decimal={self.decimal!r}: must be one of {', '.join(DECIMALS)}")
+
+    def __bool__(self) -> bool:
+        return bool(self.glossary or self.keep or self.forbidden)
+
+    def of(self, text: str) -> Terms:
+        """The terms of a text. What is kept comes before the words of the glossary in it."""
+        if self.keep:
+            from mt.inference.kept import find_kept
+
+        kept = find_kept(text, self.decimal) if self.keep else []
+        matches = self.glossary.find(text) if self.glossary else []
+        taken = [(item.start, item.end) for item in kept]
+        free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
+        required = [item.forms for item in (*kept, *free)]
+        return Terms(tuple(required[:MOST_TERMS]), self.forbidden)
+
+
+class SearchTerms(NamedTuple):
+    """The terms of an input for the search, and how they are written."""
+
+    constraints: Constraints
+    texts: list[list[str]]  # of each form of each term
+    rewrite: bool  # whether a form is written in another way than its ids spell it
+
+
+class TermEncoder:
+    """Makes the ids of terms, in the vocabulary of a tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.vocabulary = Vocabulary.of(tokenizer)
+        self._encoded = lru_cache(maxsize=10_000)(self._encode)
+
+    def encode(self, terms: Terms) -> SearchTerms | None:
+        """None if there is nothing to keep."""
+        if not (terms.required or terms.forbidden):
+            return None
+        ids: list[list[tuple[int, ...]]] = []
+        texts: list[list[str]] = []
+        rewrite = False
+        for forms in terms.required:
+            own: dict[tuple[int, ...], str] = {}
+            for form in forms:
+                ways, is_other = self._encoded(form)
+                rewrite |= is_other
+                for way in ways:
+                    own.setdefault(way, form)
+            ids.append(list(own))
+            texts.append(list(own.values()))
+        return SearchTerms(Constraints(self.vocabulary, ids, terms.forbidden), texts, rewrite)
+
+    def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
+        """The ids of a form after a blank and after a bracket; whether they spell another text."""
+        tokenizer = self.tokenizer
+        own, after_bracket, bracket = tokenizer.encode_target([form, f"({form}", "("])
+        ways = [tuple(own)]
+        glued = tuple(after_bracket[len(bracket) :])
+        if after_bracket[: len(bracket)] == bracket and glued and glued not in ways:
+            ways.append(glued)
+        ways = [way for way in ways if way]
+        if not ways:
+            raise ValueError(f"{form!r}: the model cannot write it")
+        spelled = tokenizer.decode([list(way) for way in ways])
+        return ways, UNK in own or any(text != form for text in spelled)
+
+
+def written(
+    ids: Sequence[int], terms: SearchTerms, tokenizer: Tokenizer, all_caps: bool = False
+) -> str:
+    """The text of an output in which the terms are written as they must be.
+
+    ``all_caps``: everything else is put in capitals.
+    """
+    stretches: list[tuple[bool, int, int, str]] = []  # whether a term, its ids, its text
+    position = 0
+    for place in terms.constraints.places(ids):
+        if place.start < position:  # a term in a term
+            continue
+        form = terms.texts[place.term][place.form]
+        stretches.append((False, position, place.start, ""))
+        stretches.append((True, place.start, place.end, form))
+        position = place.end
+    stretches.append((False, position, len(ids), ""))
+    text = ""
+    for is_term, start, end, form in stretches:
+        own = list(ids[start:end])
+        if not own:
+            continue
+        blank = " " if tokenizer.pieces(own[:1])[0].startswith("▁") else ""
+        spelled = form if is_term else tokenizer.decode([own])[0].lstrip()
+        text += blank + (spelled.upper() if all_caps and not is_term else spelled)
+    return text.strip()
