@@ -14,7 +14,8 @@ from torch import Tensor
 
 from mt.data.special_ids import EOS, FIRST_OUTPUT_ID
 from mt.inference.options import SearchOptions
-from mt.inference.sentence_search import Candidate, ConstrainedSearch, SentenceSearch
+from mt.inference.required_tokens import RequiredTokens
+from mt.inference.sentence_search import Candidate, SentenceSearch
 
 
 def find_candidates(logits: Tensor, active: list[SentenceSearch]) -> list[list[Candidate]]:
@@ -36,9 +37,11 @@ def find_candidates(logits: Tensor, active: list[SentenceSearch]) -> list[list[C
 
 def _find_alike(logits: Tensor, active: list[SentenceSearch]) -> list[list[Candidate]]:
     options = active[0].options
-    log_probs = _constrained_log_probs(logits, active, options)
+    required = RequiredTokens.of(active)
+    log_probs = _constrained_log_probs(logits, active, options, required)
     if options.is_beam_search:
-        return _beam_candidates(log_probs, active, options)
+        candidates = _beam_candidates(log_probs, active, options)
+        return candidates if required is None else required.add_to(candidates, log_probs)
     return _independent_candidates(log_probs, active, options)
 
 
@@ -62,35 +65,7 @@ def _beam_candidates(
         )
     columns = [x.reshape(B, -1).tolist() for x in (totals, rows, ids, top_log_probs)]
     candidates = [list(zip(*sentence, strict=True)) for sentence in zip(*columns, strict=True)]
-    for b, sentence in enumerate(active):
-        if isinstance(sentence, ConstrainedSearch):
-            candidates[b] = _with_required(candidates[b], log_probs[b], sentence)
     return candidates
-
-
-def _with_required(
-    candidates: list[Candidate], log_probs: Tensor, sentence: ConstrainedSearch
-) -> list[Candidate]:
-    """The candidates of a sentence and those that bring a term nearer, best first.
-
-    Where a term may end, the best token that ends its word is one of them.
-    """
-    places = [(row, token) for row, tokens in required_tokens(sentence) for token in tokens]
-    ends_word = torch.from_numpy(sentence.constraints.vocabulary.ends_word).to(log_probs.device)
-    for row, state in enumerate(sentence.states):
-        if sentence.constraints.may_end_a_term(state):
-            ending = log_probs[row].masked_fill(~ends_word, -torch.inf)
-            places.append((row, int(ending.argmax())))
-    places = sorted(set(places) - {(row, token) for _, row, token, _ in candidates})
-    if not places:
-        return candidates
-    rows, tokens = zip(*places, strict=True)
-    values = log_probs[list(rows), list(tokens)].tolist()
-    extra = [
-        (sentence.alive[row].total + value, row, token, value)
-        for row, token, value in zip(rows, tokens, values, strict=True)
-    ]
-    return sorted([*candidates, *extra], key=lambda candidate: -candidate[0])
 
 
 def _independent_candidates(
@@ -137,7 +112,10 @@ def _sample_token(logits: Tensor, uniforms: Tensor, options: SearchOptions) -> T
 
 
 def _constrained_log_probs(
-    logits: Tensor, active: list[SentenceSearch], options: SearchOptions
+    logits: Tensor,
+    active: list[SentenceSearch],
+    options: SearchOptions,
+    required: RequiredTokens | None,
 ) -> Tensor:
     """Logits [B, w, V] -> log P, -inf for tokens that must not come next."""
     if options.repetition_penalty != 1:
@@ -148,61 +126,20 @@ def _constrained_log_probs(
     if forced:
         forced_rows, tokens = np.array(forced).T
         forced_log_probs = log_probs[forced_rows, :, tokens]
-    constrained = [
-        (b, sentence) for b, sentence in enumerate(active)
-        if isinstance(sentence, ConstrainedSearch)
-    ]  # fmt: skip
-    required = [_required_log_probs(log_probs[b], sentence) for b, sentence in constrained]
+    if required is not None:
+        required.read(log_probs)
     log_probs[:, :, :FIRST_OUTPUT_ID] = -torch.inf
     if options.min_length:
         short = [b for b, sentence in enumerate(active) if sentence.length < options.min_length]
         log_probs[short, :, EOS] = -torch.inf
     if options.no_repeat_ngram:
         _forbid_repeated_ngrams(log_probs, active, options.no_repeat_ngram)
-    for (b, sentence), kept in zip(constrained, required, strict=True):
-        _constrain(log_probs[b], sentence, *kept)
+    if required is not None:
+        required.constrain(log_probs)
     if forced:  # a forced token overrides the other constraints
         log_probs[forced_rows] = -torch.inf
         log_probs[forced_rows, :, tokens] = forced_log_probs
     return log_probs
-
-
-def required_tokens(sentence: ConstrainedSearch) -> list[tuple[int, list[int]]]:
-    """The rows of a sentence, and the tokens that bring each nearer to a term that it lacks."""
-    return [(row, sentence.constraints.next_tokens(s)) for row, s in enumerate(sentence.states)]
-
-
-def _required_log_probs(
-    log_probs: Tensor, sentence: ConstrainedSearch
-) -> tuple[list[int], list[int], Tensor]:
-    """The places, rows and tokens, of what a sentence requires, and the log P there."""
-    places = [(row, token) for row, tokens in required_tokens(sentence) for token in tokens]
-    rows, tokens = map(list, zip(*places, strict=True)) if places else ([], [])
-    return rows, tokens, log_probs[rows, tokens]
-
-
-def _constrain(
-    log_probs: Tensor,
-    sentence: ConstrainedSearch,
-    rows: list[int],
-    tokens: list[int],
-    required: Tensor,
-) -> None:
-    """Log P [w, V] of a sentence: -inf for tokens with which its constraints cannot be kept.
-
-    What it requires overrides the other options.
-    """
-    log_probs[rows, tokens] = required
-    left = sentence.limit - sentence.length  # tokens that may come
-    if left:  # else eos is forced
-        would_end = (log_probs[: len(sentence.states)].argmax(dim=1) == EOS).tolist()
-        banned = [
-            sentence.constraints.banned_tokens(state, left, end)
-            for state, end in zip(sentence.states, would_end, strict=True)
-        ]
-        sentence.would_end = would_end
-        mask = torch.from_numpy(np.stack(banned)).to(log_probs.device)
-        log_probs[: len(banned)].masked_fill_(mask, -torch.inf)
 
 
 def _penalise_repetition(logits: Tensor, active: list[SentenceSearch], penalty: float) -> None:

@@ -10,7 +10,7 @@ A term has several forms, such as the cases of a German noun, one of which must 
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,9 @@ class Vocabulary:
             self.texts[i] = ""
         self.ends_word = np.array([not text[:1].isalnum() for text in self.texts])
         self.in_word = [text[-1:].isalnum() for text in self.texts]
+        # Tokens alike in both are told by a number that is no token.
+        kinds = zip(self.ends_word.tolist(), self.in_word, strict=True)
+        self.kinds = [-1 - 2 * ends - into for ends, into in kinds]
         # Those in which a word ends: the others end one only at their beginning.
         inside = [re.search(r"\w\W", text) for text in self.texts]
         self.with_word_end = [i for i, match in enumerate(inside) if match]
@@ -40,14 +43,69 @@ class Vocabulary:
         return cls(tokenizer.pieces(list(range(tokenizer.vocab_size))))
 
 
-class State(NamedTuple):
-    """How far a hypothesis is."""
+class Progress:
+    """How far a hypothesis is with the terms: a state of an automaton that is built in use.
 
-    met: int  # bit i: it has term i
-    node: int  # of the trie: the longest beginning of a form with which it ends
-    in_word: bool  # it ends with a letter or digit
-    is_bound: bool  # it must go on with the form that it has begun
-    text: str  # the end of what it says, if there are forbidden phrases
+    ``met`` has bit i if term i is there, one that a word's end would complete included.
+    """
+
+    def __init__(self, constraints: "Constraints", met: int, node: int, *flags: bool) -> None:
+        self.in_word, self.is_bound = flags  # ends with a letter; must go on with what has begun
+        self._constraints, self._met, self.node = constraints, met, node
+        ended = constraints.ended(met, node)
+        self.may_end_term = ended is not None  # a term is met if a word ends here
+        self.met = met if ended is None else met | 1 << ended
+        self.is_complete = self.met == constraints.all_terms
+        # A term has begun that is not met.
+        self.has_begun = any(not self.met >> term & 1 for term, _ in constraints.begun[node])
+        self.depth = constraints.depths[node]  # tokens of the longest form that has begun
+        self.remaining = constraints.remaining(met, node)
+        self.remaining_anew = constraints.remaining(met, 0)
+        self.remaining_after_word = constraints.remaining(self.met, 0)
+        self._after: dict[tuple[int, bool], Progress] = {}
+
+    def advance(self, token: int, would_end: bool = False) -> "Progress":
+        """After one more token. ``would_end``: eos was the likeliest one."""
+        constraints, vocabulary = self._constraints, self._constraints.vocabulary
+        # All tokens that no form has and that are alike in these two ways lead to one state.
+        key = (token if token in constraints.tokens else vocabulary.kinds[token], would_end)
+        after = self._after.get(key)
+        if after is None:
+            ends_word, in_word = vocabulary.ends_word[token], vocabulary.in_word[token]
+            met = self.met if ends_word else self._met
+            node = constraints.follow(self.node, token)
+            if constraints.depths[node] == 1 and self.in_word and not ends_word:
+                node = 0  # no term begins in the middle of a word
+            is_bound = would_end or self.is_bound
+            if is_bound:
+                left = [n for term, n in constraints.begun[node] if not met >> term & 1]
+                is_bound = bool(left) and min(left) > 0
+            after = self._after[key] = constraints.progress(met, node, in_word, is_bound)
+        return after
+
+    @cached_property
+    def next_tokens(self) -> list[int]:
+        """The tokens that begin a form of a term that is not met, or go on with it."""
+        tokens: dict[int, None] = {}
+        node = self.node
+        while True:
+            tokens |= dict.fromkeys(self._going_on(node))
+            if not node:
+                return [token for token in tokens if self.advance(token).node]
+            node = self._constraints.failure[node]
+
+    @cached_property
+    def bound_tokens(self) -> list[int]:
+        """The tokens that go on with the longest form that has begun."""
+        return self._going_on(self.node)
+
+    def _going_on(self, node: int) -> list[int]:
+        children, begun = self._constraints.children[node], self._constraints.begun
+        return [
+            token
+            for token, child in children.items()
+            if any(not self._met >> term & 1 for term, _ in begun[child])
+        ]
 
 
 class Place(NamedTuple):
@@ -78,165 +136,109 @@ class Constraints:
             raise ValueError("a term must have a form, and a form a piece")
         if not all(phrase.strip() for phrase in forbidden):
             raise ValueError("a forbidden phrase must not be blank")
-        self._all = (1 << len(self.terms)) - 1
+        self.all_terms = (1 << len(self.terms)) - 1
         # Of the forms that may come after a word, if there are such
         after_word = [[f for f in fs if vocabulary.ends_word[f[0]]] for fs in self.terms]
         self._shortest = [
             min(map(len, own or forms)) for own, forms in zip(after_word, self.terms, strict=True)
         ]
         self._build_trie()
+        self._states: dict[tuple[int, int, bool, bool], Progress] = {}
+        self.start = self.progress(0, 0, False, False)
         words = "|".join(re.escape(" ".join(phrase.split())) for phrase in forbidden)
         self._forbidden = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if forbidden else None
         self._longest_text = max(map(len, forbidden), default=0) + 1
-        self.start = State(0, 0, False, False, "")
-        self.remaining = lru_cache(maxsize=None)(self._remaining)
+
+    def progress(self, met: int, node: int, in_word: bool, is_bound: bool) -> Progress:
+        """The state of the automaton, the same object for the same values."""
+        key = met, node, in_word, is_bound
+        if key not in self._states:
+            self._states[key] = Progress(self, *key)
+        return self._states[key]
 
     def _build_trie(self) -> None:
-        self._children: list[dict[int, int]] = [{}]
-        self.depths = depths = [0]  # of each node: the tokens of the form that there are
+        self.children: list[dict[int, int]] = [{}]
+        self.depths = [0]  # of each node: the tokens of the forms that there are
         own: list[list[tuple[int, int]]] = [[]]  # of a node: (term, tokens left of a form)
         for term, forms in enumerate(self.terms):
             for form in forms:
                 node = 0
                 for depth, token in enumerate(form, 1):
-                    if token not in self._children[node]:
-                        self._children[node][token] = len(depths)
-                        self._children.append({})
-                        depths.append(depth)
+                    if token not in self.children[node]:
+                        self.children[node][token] = len(self.depths)
+                        self.children.append({})
+                        self.depths.append(depth)
                         own.append([])
-                    node = self._children[node][token]
+                    node = self.children[node][token]
                     own[node].append((term, len(form) - depth))
-        self._first = set(self._children[0].values())
-        self._failure = [0] * len(depths)
-        self._begun = own  # of a node: the forms of which the hypothesis has a beginning
-        for node in sorted(range(len(depths)), key=depths.__getitem__):
-            for token, child in self._children[node].items():
-                self._failure[child] = self._follow(self._failure[node], token) if node else 0
+        self.tokens = {token for children in self.children for token in children}
+        self.failure = [0] * len(self.depths)
+        self.begun = own  # of a node: the forms of which the hypothesis has a beginning
+        for node in sorted(range(len(own)), key=self.depths.__getitem__):
+            for token, child in self.children[node].items():
+                self.failure[child] = self.follow(self.failure[node], token) if node else 0
                 # The longest form comes first: the end of the hypothesis is that of one term.
-                self._begun[child] = [*own[child], *self._begun[self._failure[child]]]
+                self.begun[child] = [*own[child], *self.begun[self.failure[child]]]
 
-    def _follow(self, node: int, token: int) -> int:
-        while node and token not in self._children[node]:
-            node = self._failure[node]
-        return self._children[node].get(token, 0)
+    def follow(self, node: int, token: int) -> int:
+        """The node of the longest beginning of a form with which a hypothesis then ends."""
+        while node and token not in self.children[node]:
+            node = self.failure[node]
+        return self.children[node].get(token, 0)
 
-    def _is_met(self, met: int, term: int) -> bool:
-        return bool(met >> term & 1)
-
-    def _ended(self, met: int, node: int) -> int | None:
+    def ended(self, met: int, node: int) -> int | None:
         """The term that the hypothesis has if a word ends here."""
-        ended = (term for term, left in self._begun[node] if left == 0)
-        return next((term for term in ended if not self._is_met(met, term)), None)
+        ended = (term for term, left in self.begun[node] if left == 0)
+        return next((term for term in ended if not met >> term & 1), None)
 
-    def _remaining(self, met: int, node: int) -> int:
+    def remaining(self, met: int, node: int) -> int:
         """The fewest tokens after which all terms can be there."""
-        unmet = [n for term, n in enumerate(self._shortest) if not self._is_met(met, term)]
-        saved = (
-            self._shortest[term] - left
-            for term, left in self._begun[node]
-            if not self._is_met(met, term)
-        )
-        return sum(unmet) - max(0, max(saved, default=0))
+        unmet = [n for term, n in enumerate(self._shortest) if not met >> term & 1]
+        begun = ((term, left) for term, left in self.begun[node] if not met >> term & 1)
+        return sum(unmet) - max(0, max((self._shortest[t] - left for t, left in begun), default=0))
 
-    # What the search asks for
-
-    def advance(self, state: State, token: int, would_end: bool = False) -> State:
-        """The state after one more token; eos is one.
-
-        ``would_end``: eos was the likeliest token, as in ``banned_tokens``.
-        """
-        met = state.met
-        if self.vocabulary.ends_word[token]:
-            term = self._ended(met, state.node)
-            met |= 0 if term is None else 1 << term
-        text = ""
-        if self._forbidden is not None:
-            text = (state.text + self.vocabulary.texts[token])[-self._longest_text :]
-        node = self._follow(state.node, token)
-        if node in self._first and self._continues_word(state, token):
-            node = 0
-        is_bound = would_end or state.is_bound
-        if is_bound:
-            left = [left for term, left in self._begun[node] if not self._is_met(met, term)]
-            is_bound = bool(left) and min(left) > 0
-        return State(met, node, self.vocabulary.in_word[token], is_bound, text)
-
-    def _continues_word(self, state: State, token: int) -> bool:
-        return state.in_word and not self.vocabulary.ends_word[token]
-
-    def is_satisfied(self, state: State) -> bool:
-        """Whether the output may end here."""
-        return self.advance(state, EOS).met == self._all
-
-    def bank(self, state: State) -> tuple[int, bool]:
-        """Hypotheses of one bank compete for a share of the beam: how much of the terms is there.
-
-        The terms that are met, one that may end here included, and whether one has begun.
-        """
-        met = self.advance(state, EOS).met
-        begun = any(not self._is_met(met, term) for term, _ in self._begun[state.node])
-        return met.bit_count(), begun
-
-    def next_tokens(self, state: State) -> list[int]:
-        """The tokens that begin a form of a term that is not met, or go on with it."""
-        tokens = []
-        node = state.node
-        while True:
-            for token, child in self._children[node].items():
-                if any(not self._is_met(state.met, term) for term, _ in self._begun[child]):
-                    tokens.append(token)
-            if not node:
-                kept = dict.fromkeys(tokens)
-                return [t for t in kept if self.advance(state, t).node]
-            node = self._failure[node]
-
-    def _going_on(self, state: State) -> list[int]:
-        """The tokens that go on with the longest form that has begun."""
-        children = self._children[state.node].items()
-        return [
-            token for token, child in children
-            if any(not self._is_met(state.met, term) for term, _ in self._begun[child])
-        ]  # fmt: skip
-
-    def may_end_a_term(self, state: State) -> bool:
-        """Whether a term is met if a word ends here."""
-        return self._ended(state.met, state.node) is not None
-
-    def banned_tokens(self, state: State, left: int, would_end: bool) -> np.ndarray:
-        """[V] booleans: the tokens that must not come next; after this one come ``left`` - 1.
+    def allowed_tokens(self, progress: Progress, left: int, would_end: bool) -> np.ndarray | None:
+        """The tokens that may come next, or None: any; after this one come ``left`` - 1.
 
         ``would_end``: eos is the likeliest token. Then a hypothesis that lacks a term goes on with
         it, to its end: otherwise it would ramble until the term is not so unlikely any more.
         """
-        banned = np.zeros(len(self.vocabulary.texts), dtype=bool)
-        if self._forbidden is not None:
-            banned |= self._forbidden_tokens(state, is_last=left == 1)
-        if not self.is_satisfied(state):
-            banned[EOS] = True
-            if would_end or state.is_bound:
-                required = self._going_on(state) if state.is_bound else self.next_tokens(state)
-                banned |= ~np.isin(np.arange(len(banned)), required)
-        if self.remaining(state.met, 0) >= left:  # not every token leaves time for the terms
-            in_time = np.zeros_like(banned)
-            met = self.advance(state, EOS).met
-            if met != state.met and self.remaining(met, 0) < left:
-                in_time |= self.vocabulary.ends_word
-            for token in self.next_tokens(state):
-                after = self.advance(state, token)
-                in_time[token] |= self.remaining(after.met, after.node) < left
-            banned |= ~in_time
-        return banned
+        allowed = None
+        if progress.is_bound or (would_end and not progress.is_complete):
+            allowed = np.array(progress.bound_tokens if progress.is_bound else progress.next_tokens)
+        if progress.remaining_anew >= left:  # not every token leaves time for the terms
+            after = ((token, progress.advance(token)) for token in progress.next_tokens)
+            in_time = {token for token, state in after if state.remaining < left}
+            if progress.may_end_term and progress.remaining_after_word < left:
+                in_time.update(np.flatnonzero(self.vocabulary.ends_word).tolist())
+            if allowed is None:
+                return np.array(sorted(in_time), dtype=np.int64)
+            return np.array([token for token in allowed if token in in_time], dtype=np.int64)
+        return allowed
 
-    def _forbidden_tokens(self, state: State, is_last: bool) -> np.ndarray:
-        """The tokens after which a forbidden phrase stands there as whole words."""
+    # Forbidden phrases
+
+    @property
+    def has_forbidden(self) -> bool:
+        return self._forbidden is not None
+
+    def extend_text(self, text: str, token: int) -> str:
+        """The end of what a hypothesis says, as far as forbidden phrases may be in it."""
+        return (text + self.vocabulary.texts[token])[-self._longest_text :]
+
+    def forbidden_tokens(self, text: str, is_last: bool) -> np.ndarray:
+        """[V] booleans: the tokens after which a forbidden phrase stands there as whole words.
+
+        ``is_last``: the output ends after the token.
+        """
         assert self._forbidden is not None
         texts = self.vocabulary.texts
-        ends = [match.end() for match in self._forbidden.finditer(state.text)]
-        banned = self.vocabulary.ends_word & (ends[-1:] == [len(state.text)])
+        ends = [match.end() for match in self._forbidden.finditer(text)]
+        banned = self.vocabulary.ends_word & (ends[-1:] == [len(text)])
         for token in range(len(texts)) if is_last else self.vocabulary.with_word_end:
-            whole = state.text + texts[token]
+            whole = text + texts[token]
             found = self._forbidden.finditer(whole)
-            if any(len(state.text) < match.end() < len(whole) + is_last for match in found):
+            if any(len(text) < match.end() < len(whole) + is_last for match in found):
                 banned[token] = True
         return banned
 
@@ -246,11 +248,12 @@ class Constraints:
 
     def places(self, ids: Sequence[int]) -> list[Place]:
         """Where the terms that are met stand in an output, ids without eos."""
-        state, places = self.start, []
+        state, places, met = self.start, [], 0
         for end, token in enumerate([*ids, EOS]):
-            after = self.advance(state, token)
-            if after.met != state.met:
-                term = (after.met ^ state.met).bit_length() - 1
+            is_word = self.vocabulary.ends_word[token]
+            if is_word and state.met != met:  # a term has ended here
+                term = (state.met ^ met).bit_length() - 1
+                met = state.met
                 lengths = [
                     (len(form), number)
                     for number, form in enumerate(self.terms[term])
@@ -258,5 +261,5 @@ class Constraints:
                 ]
                 length, number = max(lengths)
                 places.append(Place(term, number, end - length, end))
-            state = after
+            state = state.advance(token)
         return places

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mt.data.special_ids import BOS, EOS
-from mt.inference.constraints import Constraints, State
+from mt.inference.constraints import Constraints, Progress
 from mt.inference.options import MAX_EXTRA, SearchOptions
 
 Candidate = tuple[float, int, int, float]  # total log P, row of its parent, token, log P of that
@@ -81,6 +81,9 @@ class SentenceSearch:
             return cls(options, max(limit, len(prefix)), prefix, [*source, EOS])
         if not options.is_beam_search:
             raise ValueError("terms need beam search: leave out samples and alternatives")
+        if options.max_length is None:  # a hypothesis that lacks a term would use all of it
+            usual = 2 * len(source) + 10 + constraints.fewest_tokens
+            limit = max(min(limit, usual), options.min_length)
         limit = max(limit, len(prefix) + constraints.fewest_tokens)
         return ConstrainedSearch(_widened(options), limit, prefix, [*source, EOS], constraints)
 
@@ -172,19 +175,19 @@ class SentenceSearch:
         return n_best or [Hypothesis([], math.nan, math.nan)]  # the logits were not numbers
 
 
-WIDER, LEAST_BEAM = 2, 4  # a beam with constraints: relative to the one without, and at least
+WIDER, LEAST_BEAM = 1.5, 4  # a beam with constraints: relative to the one without, and at least
 
 
 @lru_cache(maxsize=4096)
 def _widened(options: SearchOptions) -> SearchOptions:
     """The options with a wider beam: hypotheses with and without the terms share it."""
-    return replace(options, beam_size=max(WIDER * options.beam_size, LEAST_BEAM))
+    return replace(options, beam_size=max(round(WIDER * options.beam_size), LEAST_BEAM))
 
 
 class ConstrainedSearch(SentenceSearch):
     """The hypotheses of a sentence whose translation has constraints.
 
-    The beam is divided among the banks of ``Constraints.bank``. Two costs are not what they are in
+    The beam is divided among banks of hypotheses that have as many terms. Two costs are not what they are in
     other searches, because all hypotheses have to pay for the terms. In a score, the log P of the
     terms is divided by the penalty of the source's length: else a long hypothesis would dilute it.
     And what a form costs after its first token does not count until it is whole: else those which
@@ -204,30 +207,31 @@ class ConstrainedSearch(SentenceSearch):
         self.source_penalty = length_penalty(len(source), options.alpha)
         # Of each living hypothesis:
         self.states = [constraints.start]
+        self.texts = [""]  # the end of what it says, if phrases are forbidden
         self.paid = [0.0]  # log P of the form that has begun, without its first token
         self.would_end = [False]  # whether eos is the likeliest next token
 
     def _advance_beam(self, candidates: Sequence[Candidate]) -> None:
         possible = [c for c in candidates if c[0] > -math.inf]
-        states = [
-            self.constraints.advance(self.states[row], token, self.would_end[row])
-            for _, row, token, _ in possible
+        before, would_end = self.states, self.would_end
+        states = [before[row].advance(token, would_end[row]) for _, row, token, _ in possible]
+        paid = [
+            self.paid[row] + log_prob
+            if state.has_begun and state.depth == before[row].depth + 1 > 1
+            else 0.0
+            for (_, row, _, log_prob), state in zip(possible, states, strict=True)
         ]
-        paid = [self._paid(c, state) for c, state in zip(possible, states, strict=True)]
         kept = self._share_beam(possible, states, paid)
         super()._advance_beam([possible[i] for i in kept] or candidates)
         alive = [i for i in kept if possible[i][2] != EOS][: len(self.alive)]
         self.states, self.paid = [states[i] for i in alive], [paid[i] for i in alive]
         self.would_end = [False] * len(alive)
-
-    def _paid(self, candidate: Candidate, state: State) -> float:
-        _, row, _, log_prob = candidate
-        depth, before = (self.constraints.depths[s.node] for s in (state, self.states[row]))
-        goes_on = depth == before + 1 > 1 and self.constraints.bank(state)[1]
-        return self.paid[row] + log_prob if goes_on else 0.0
+        if self.constraints.has_forbidden:
+            extend = self.constraints.extend_text
+            self.texts = [extend(self.texts[possible[i][1]], possible[i][2]) for i in alive]
 
     def _share_beam(
-        self, candidates: Sequence[Candidate], states: Sequence[State], paid: Sequence[float]
+        self, candidates: Sequence[Candidate], states: Sequence[Progress], paid: Sequence[float]
     ) -> list[int]:
         """Which candidates go on or end, best first.
 
@@ -238,7 +242,8 @@ class ConstrainedSearch(SentenceSearch):
         going = [i for i, (_, _, token, _) in enumerate(candidates) if token != EOS]
         banks: dict[tuple[int, bool], list[int]] = {}
         for i in sorted(going, key=lambda i: paid[i] - candidates[i][0]):
-            banks.setdefault(self.constraints.bank(states[i]), []).append(i)
+            bank = states[i].met.bit_count(), states[i].has_begun
+            banks.setdefault(bank, []).append(i)
         share = max(1, k // max(1, len(banks)))
         first = [i for bank in sorted(banks, reverse=True) for i in banks[bank][:share]][:k]
         chosen = set(first)

@@ -22,6 +22,7 @@ from test_beam_search import (
 from mt.inference.beam_search import search
 from mt.inference.constraints import Constraints, Vocabulary
 from mt.inference.options import SearchOptions
+from mt.inference.required_tokens import RequiredTokens
 from mt.inference.sentence_search import length_penalty
 
 PIECES = ["<pad>", "<unk>", "<s>", "</s>", "▁a", "▁b", "c", "."]
@@ -186,10 +187,9 @@ def test_others_of_the_batch_change_nothing():
 
 
 def test_without_constraints_nothing_more_is_computed(monkeypatch):
-    for name in ("advance", "next_tokens", "bank", "remaining"):
-        monkeypatch.setattr(Constraints, name, None, raising=False)
-    none = Constraints(VOCABULARY)
-    assert none.fewest_tokens == 0
+    assert Constraints(VOCABULARY).fewest_tokens == 0
+    for name in ("read", "constrain", "add_to"):
+        monkeypatch.setattr(RequiredTokens, name, None)
     search(Toy(random_logits), batch(some_sources(5)), SearchOptions())
 
 
@@ -213,13 +213,13 @@ def test_the_trie_follows_all_beginnings():
     for ids in itertools.product([4, 5], repeat=6):
         state = constraints.start
         for token in ids:
-            state = constraints.advance(state, token)
+            state = state.advance(token)
         longest = max(
             n for forms in terms for form in forms for n in range(len(form) + 1)
              if n == 0 or list(ids[-n:]) == form[:n]
         )  # fmt: skip
         depth = max((len(f[0]) - left for f, left in [
-            (terms[term], left) for term, left in constraints._begun[state.node]
+            (terms[term], left) for term, left in constraints.begun[state.node]
         ]), default=0)  # fmt: skip
         assert depth == longest
 

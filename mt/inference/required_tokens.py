@@ -1,0 +1,101 @@
+"""What the terms of constrained sentences change in a step of the search.
+
+Shapes: as in ``mt.inference.beam_search``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mt.data.special_ids import EOS
+from mt.inference.sentence_search import Candidate, ConstrainedSearch, SentenceSearch
+
+
+class RequiredTokens:
+    """The constrained sentences of a batch, and the tokens that bring them nearer to their terms."""
+
+    def __init__(self, sentences: list[tuple[int, ConstrainedSearch]]) -> None:
+        self.sentences = sentences
+        self._sentence = dict(sentences)
+        self.places = [
+            (b, row, token)
+            for b, sentence in sentences
+            for row, state in enumerate(sentence.states)
+            for token in state.next_tokens
+        ]
+        self._index = tuple(np.array(self.places, dtype=np.int64).reshape(-1, 3).T)
+        self._rows = [(b, row) for b, s in sentences for row in range(len(s.states))]
+
+    @classmethod
+    def of(cls, active: Sequence[SentenceSearch]) -> "RequiredTokens | None":
+        """None if no sentence has constraints."""
+        sentences = [(b, s) for b, s in enumerate(active) if isinstance(s, ConstrainedSearch)]
+        return cls(sentences) if sentences else None
+
+    def read(self, log_probs: Tensor) -> None:
+        """Keep the log P of the required tokens before other options forbid some of them."""
+        self._kept = log_probs[self._index]
+
+    def constrain(self, log_probs: Tensor) -> None:
+        """-inf in log P [B, w, V] for tokens with which the constraints cannot be kept.
+
+        What is required overrides the other options.
+        """
+        log_probs[self._index] = self._kept
+        b, rows = np.array(self._rows).T
+        best = log_probs.amax(dim=2)
+        ends = (log_probs[:, :, EOS] >= best)[b, rows].tolist()
+        no_end = []
+        for (b, row), would_end in zip(self._rows, ends, strict=True):
+            sentence = self._sentence[b]
+            sentence.would_end[row] = would_end
+            state, left = sentence.states[row], sentence.limit - sentence.length
+            if not left:  # eos is forced
+                continue
+            if not state.is_complete:
+                no_end.append((b, row))
+            allowed = sentence.constraints.allowed_tokens(state, left, would_end)
+            if allowed is not None:
+                values = log_probs[b, row, allowed]
+                log_probs[b, row] = -torch.inf
+                log_probs[b, row, allowed] = values
+            if sentence.constraints.has_forbidden:
+                banned = sentence.constraints.forbidden_tokens(sentence.texts[row], left == 1)
+                log_probs[b, row, torch.from_numpy(banned).to(log_probs.device)] = -torch.inf
+        if no_end:
+            log_probs[(*np.array(no_end).T, EOS)] = -torch.inf
+
+    def add_to(self, candidates: list[list[Candidate]], log_probs: Tensor) -> list[list[Candidate]]:
+        """The candidates and those that bring a term nearer, best first.
+
+        Where a term may end, the best token that ends its word is one of them.
+        """
+        places = self.places + self._word_ends(log_probs)
+        if not places:
+            return candidates
+        values = log_probs[tuple(np.array(places, dtype=np.int64).T)].tolist()
+        known = {(b, row, t) for b, _ in self.sentences for _, row, t, _ in candidates[b]}
+        added: dict[int, list[Candidate]] = {}
+        for (b, row, token), value in dict(zip(places, values, strict=True)).items():
+            if (b, row, token) not in known:
+                total = self._sentence[b].alive[row].total + value
+                added.setdefault(b, []).append((total, row, token, value))
+        for b, own in added.items():
+            candidates[b] = sorted([*candidates[b], *own], key=lambda c: -c[0])
+        return candidates
+
+    def _word_ends(self, log_probs: Tensor) -> list[tuple[int, int, int]]:
+        rows = [
+            (b, row)
+            for b, sentence in self.sentences
+            for row, state in enumerate(sentence.states)
+            if state.may_end_term
+        ]
+        if not rows:
+            return []
+        ends_word = self.sentences[0][1].constraints.vocabulary.ends_word
+        mask = torch.from_numpy(~ends_word).to(log_probs.device)
+        own = log_probs[tuple(np.array(rows).T)].masked_fill_(mask, -torch.inf)
+        return [(b, row, t) for (b, row), t in zip(rows, own.argmax(dim=1).tolist(), strict=True)]
