@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import logging
+import math
 import os
 import shlex
 import stat
@@ -23,8 +24,10 @@ from mt.utils import console
 
 with console.exit_at_interrupt():
     from mt.inference.alignment import line_links
+    from mt.inference.glossary import Glossary
     from mt.inference.linear import PRECISIONS
     from mt.inference.options import SearchOptions, load_search_defaults
+    from mt.inference.terms import DECIMALS, TermRules
     from mt.inference.translation import Translation
     from mt.inference.translator import Translator
     from mt.model import checkpoint
@@ -66,14 +69,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         # --alpha counts in a score, and --beam-size does no harm.
         names = sorted(SEARCH_HELP.keys() - {"alpha", "beam_size"})
         useless = [name for name in names if getattr(args, name) is not None]
-        useless += [n for n in ("split", "prefix", "attention", "align", "mbr") if getattr(args, n)]
+        others = ("split", "prefix", "attention", "align", "mbr", "glossary", "keep", "forbid")
+        useless += [n for n in others if getattr(args, n)]
         if useless:
             parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
             parser.error(f"--engine {args.engine} wants one --model, a folder written by mt.export")
-        for name in ("score", "tokens", "attention", "align", "samples", "alternatives", "mbr"):
+        for name in (
+            "score", "tokens", "attention", "align", "samples", "alternatives", "mbr", "glossary",
+            "keep", "forbid",
+        ):  # fmt: skip
             if getattr(args, name):
                 parser.error(f"--{name} is not for --engine {args.engine}")
     return args
@@ -104,6 +111,16 @@ def make_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print a JSON object a line, with scores")
     add("--tokens", action="store_true", help="with --json: print pieces and their log P")
     add("--attention", action="store_true", help="with --json: print attention over the source")
+    add = parser.add_argument_group("terms").add_argument
+    add("--glossary", metavar="FILE", help="words that must become others: a tab-separated file, a "
+        ".csv of DeepL, or .tbx")  # fmt: skip
+    add("--keep", action=argparse.BooleanOptionalAction, help="keep addresses, file names, "
+        "placeholders, codes and numbers as they are (default: only in an argument or a line typed "
+        "at a prompt)")  # fmt: skip
+    add("--decimal", choices=DECIMALS, default="either", help="how --keep writes 1,250.50: as "
+        "German does, as it is, or either (default)")  # fmt: skip
+    add("--forbid", metavar="PHRASE", action="append", default=[], help="a phrase that must not "
+        "come; several are allowed")  # fmt: skip
     add = parser.add_argument_group("speed").add_argument
     add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
     add("--precision", choices=PRECISIONS, help="default: float32, or the one an export stores")
@@ -147,6 +164,8 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
 def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
     record: dict[str, Any] = {"source": result.source, "translation": result.text}
     record["score"] = result.score
+    if not math.isnan(result.confidence):  # another engine gives no log P
+        record["confidence"] = round(result.confidence, 4)
     if args.score is not None:
         record["log_prob"] = result.log_prob
     if args.n_best:
@@ -197,6 +216,17 @@ def load_translator(args: argparse.Namespace) -> Translator:
         raise ValueError(f"--engine {args.engine} ({error}): {hint}") from None
 
 
+def term_rules(args: argparse.Namespace, languages: tuple[str, str]) -> TermRules:
+    """Raises OSError or ValueError for a glossary that cannot be read."""
+    glossary = None
+    if args.glossary is not None:
+        glossary = Glossary.load(args.glossary, languages, inflect=languages[1] == "de")
+        if not glossary:
+            raise ValueError(f"{args.glossary}: has no terms from {' to '.join(languages)}")
+        print(f"mt.translate: {len(glossary):,} terms of {args.glossary}", file=sys.stderr)
+    return TermRules(glossary, args.keep, args.decimal, tuple(args.forbid))
+
+
 def open_output(
     args: argparse.Namespace, options: SearchOptions, stream: BinaryIO | None, stack: ExitStack
 ) -> Stream | ResumableFile:
@@ -213,17 +243,20 @@ def open_output(
         raise ValueError(f"{args.score}: --score with --output needs a regular file")
     checkpoints = (Path(model) for model in args.model if Path(model).is_file())
     inputs = [*args.model, *(file.parent.parent / "tokenizer.model" for file in checkpoints)]
-    inputs += [file for file in (args.input, args.score) if file is not None]
+    files = (args.input, args.score, args.glossary)
+    inputs += [file for file in files if file is not None]
     inputs += [] if stream is None else [stream.fileno()]
     for file in (path, *ResumableFile.temporary_files(path.resolve())):
         check_not_input(file, *inputs)
     settings = (
         "engine", "precision", "split", "prefix", "json", "tokens", "align", "n_best", "batch_size",
+        "keep", "decimal", "forbid",
     )  # fmt: skip
     weights = "model.bin" if args.engine == "ctranslate2" else ""
     identity = {
         "model": [checkpoint.digest(Path(model) / weights) for model in args.model],
         "score": None if args.score is None else checkpoint.digest(args.score),
+        "glossary": None if args.glossary is None else checkpoint.digest(args.glossary),
         **asdict(options),
         **{name: getattr(args, name) for name in settings},
     }
@@ -246,6 +279,9 @@ def run(args: argparse.Namespace) -> None:
         stream = None if args.sentences else open_input(args.input, stack)
         if args.split is None:  # people type several sentences in a line, a corpus has one
             args.split = args.score is None and (stream is None or stream.isatty())
+        if args.keep is None:
+            typed = (stream is None or stream.isatty()) and args.output is None
+            args.keep = typed and args.score is None and args.engine == "mt"
         targets = None
         if args.score is not None:
             score_stream = open_input(args.score, stack)
@@ -254,6 +290,11 @@ def run(args: argparse.Namespace) -> None:
             blocks = read_blocks(score_stream, args.score, whole=True)
             targets = itertools.chain.from_iterable(blocks)
         translator = load_translator(args)
+        terms = term_rules(args, translator.languages)
+        if terms and (args.samples or args.alternatives):
+            if args.glossary or args.forbid:
+                raise ValueError("terms need beam search: leave out --samples and --alternatives")
+            terms = TermRules()
         # After all that may fail, because it begins a new file:
         output = open_output(args, options, stream, stack)
         file = Path(args.input) if args.input and Path(args.input).is_file() else None
@@ -270,7 +311,7 @@ def run(args: argparse.Namespace) -> None:
                 if targets is None:
                     prefixes = None if args.prefix is None else [args.prefix] * len(lines)
                     results = translator.translate(
-                        lines, options, prefixes=prefixes, split=args.split,
+                        lines, options, prefixes=prefixes, split=args.split, terms=terms,
                         batch_size=args.batch_size, on_progress=update,
                     )  # fmt: skip
                 else:

@@ -14,7 +14,7 @@ from mt.inference.sentence_search import Candidate, ConstrainedSearch, SentenceS
 
 
 class RequiredTokens:
-    """The constrained sentences of a batch, and the tokens that bring them nearer to their terms."""
+    """The constrained sentences of a batch, and the tokens that bring them nearer to the end."""
 
     def __init__(self, sentences: list[tuple[int, ConstrainedSearch]]) -> None:
         self.sentences = sentences

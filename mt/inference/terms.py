@@ -12,8 +12,8 @@ from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference.constraints import Constraints, Vocabulary
 from mt.inference.glossary import Glossary
+from mt.inference.kept import DECIMALS, find_kept
 
-DECIMALS = ("either", "german", "as written")  # how a number may be written
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
 
 
@@ -53,14 +53,11 @@ class TermRules:
 
     def of(self, text: str) -> Terms:
         """The terms of a text. What is kept comes before the words of the glossary in it."""
-        if self.keep:
-            from mt.inference.kept import find_kept
-
         kept = find_kept(text, self.decimal) if self.keep else []
         matches = self.glossary.find(text) if self.glossary else []
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
-        required = [item.forms for item in (*kept, *free)]
+        required = [*(item.forms for item in kept), *(match.forms for match in free)]
         return Terms(tuple(required[:MOST_TERMS]), self.forbidden)
 
 

@@ -15,6 +15,7 @@ class Segment:
     log_probs: tuple[float, ...]  # log P of each piece of the output, then of eos
     attention: Tensor | None = None  # [N, h, T, S] if asked for; T and S count eos
     alignment: Tensor | None = None  # [T, S], with attention: ``mt.inference.alignment``
+    confidence: float = math.nan  # 0 to 1: ``mt.inference.confidence``
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class Translation:
     tokens: int  # produced, eos counted
     n_best: tuple[tuple[str, float], ...]  # (text, score), best first; the first is ``text``
     parts: tuple[Segment, ...] = ()
+
+    @property
+    def confidence(self) -> float:
+        """How good it probably is, from 0 to 1: of several parts the least. 1 for a blank line.
+
+        ``mt.inference.confidence`` says what it means; NaN if the engine gives no
+        log-probabilities.
+        """
+        return min((part.confidence for part in self.parts), default=1.0)
 
     @property
     def log_prob(self) -> float:

@@ -8,11 +8,10 @@ import logging
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,17 +19,19 @@ from torch import Tensor
 from mt.data.batch_sampler import pad
 from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
-from mt.inference.alignment import Aligner, find_aligner, soft_alignment
+from mt.inference.alignment import Aligner, find_aligner
 from mt.inference.batch_runner import Progress, pick_workers, run_batches
 from mt.inference.beam_search import score, search
+from mt.inference.confidence import Calibration, calibration_of
 from mt.inference.constraints import Constraints
 from mt.inference.incremental import Ensemble, InferenceModel
 from mt.inference.inputs import Input, add_prefixes, add_terms, encode_chunks, plan_inputs, strings
 from mt.inference.mbr import by_risk
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
+from mt.inference.outputs import Output, output_text, segment, texts
 from mt.inference.sentence_search import Hypothesis
-from mt.inference.terms import TermEncoder, TermRules, Terms, written
-from mt.inference.translation import Segment, Translation
+from mt.inference.terms import TermEncoder, TermRules, Terms
+from mt.inference.translation import Translation
 from mt.model import checkpoint
 from mt.model.device import pick_device
 from mt.model.model_path import resolve_model_path
@@ -43,14 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
-
-
-class Output(NamedTuple):
-    """What the search gave for an input."""
-
-    input: Input
-    hypotheses: list[Hypothesis]  # best first
-    attention: Tensor | None  # [N, h, T, S] of the best hypothesis
 
 
 class Translator:
@@ -338,22 +331,11 @@ class Translator:
             return Translation(line, "", 0.0, 0, (("", 0.0),))
         n_best = []
         for hypotheses in zip(*(output.hypotheses for output in outputs), strict=False):
-            texts = [
-                self._text(output.input, hypothesis.ids)
-                for output, hypothesis in zip(outputs, hypotheses, strict=True)
-            ]
-            mean_score = sum(hypothesis.score for hypothesis in hypotheses) / len(hypotheses)
-            n_best.append((" ".join(texts), mean_score))
-        parts = tuple(
-            Segment(
-                self._pieces(source.ids),
-                self._pieces(best.ids),
-                best.token_log_probs,
-                attention,
-                None if attention is None else soft_alignment(attention, self.aligner),
-            )
-            for source, (best, *_), attention in outputs
-        )
+            pairs = zip(outputs, hypotheses, strict=True)
+            text = " ".join(output_text(o, h.ids, self.tokenizer) for o, h in pairs)
+            n_best.append((text, sum(h.score for h in hypotheses) / len(hypotheses)))
+        rest = self.tokenizer, lambda: self.aligner, self.calibration
+        parts = tuple(segment(output, *rest) for output in outputs)
         if any(math.isnan(output.hypotheses[0].score) for output in outputs):
             log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
         tokens = sum(len(part.output) + 1 for part in parts)
@@ -365,6 +347,18 @@ class Translator:
     def aligner(self) -> Aligner:
         """How the attention of the first model shows which words belong together."""
         return find_aligner(self.models[0], self.tokenizer)
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of the source's and the target's language."""
+        languages = self.configs[0].get("languages") if self.configs else None
+        source, target = languages or ("en", "de")
+        return source, target
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        values = self.configs[0].get("confidence") if self.configs else None
+        return None if values is None else calibration_of(values)
 
     @cached_property
     def term_encoder(self) -> TermEncoder:
@@ -384,17 +378,5 @@ class Translator:
         """Ids without eos -> [B, S] on the model's device, with eos, padded at the end."""
         return pad([[*ids, EOS] for ids in sources]).to(self.models[0].device)
 
-    def _pieces(self, ids: list[int]) -> tuple[str, ...]:
-        return tuple(map(sys.intern, self.tokenizer.pieces(ids)))  # a long line has few of its own
-
-    def _text(self, own_input: Input, ids: list[int]) -> str:
-        """The text of an output."""
-        terms, all_caps = own_input.terms, own_input.all_caps
-        if terms is not None and (terms.rewrite or all_caps):
-            return written(ids, terms, self.tokenizer, all_caps)
-        (text,) = self.texts([ids])
-        return text.upper() if all_caps else text
-
     def texts(self, ids: list[list[int]]) -> list[str]:
-        # One line in, one line out: a line break that the vocabulary may hold becomes a blank.
-        return [" ".join(text.split()) for text in self.tokenizer.decode(ids)]
+        return texts(ids, self.tokenizer)

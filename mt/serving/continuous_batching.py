@@ -27,8 +27,9 @@ from mt.data.special_ids import BOS
 from mt.inference.beam_search import DecodingBatch
 from mt.inference.inputs import Input
 from mt.inference.options import SearchOptions
+from mt.inference.outputs import Output
 from mt.inference.sentence_search import Hypothesis, SentenceSearch
-from mt.inference.translator import Output, Translator
+from mt.inference.translator import Translator
 from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation, split_lines
 
 log = logging.getLogger(__name__)

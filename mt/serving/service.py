@@ -24,11 +24,7 @@ class Service:
         self.ready = False
         self.inspect_characters = 0  # of the longest sentence that /inspect takes; 0: there is none
         self.characters = 0  # of all texts that were translated since the start
-        configs = engine.translator.configs
-        languages = configs[0].get("languages") if configs else None
-        self.source: str
-        self.target: str
-        self.source, self.target = languages or ("en", "de")
+        self.source, self.target = engine.translator.languages
         self.detector = Detector(self.source, self.target)
         paths = engine.translator.name.split(" + ")
         self.name = " + ".join(Path(path).name for path in paths)  # where it lies is nobody's

@@ -3,7 +3,8 @@
 python scripts/benchmarks/serve_soak.py --output results/serve-soak.json
 
 Each part has a server of its own, `python -m mt.serve` with its default limits, and can be run
-alone: then the file keeps the other parts that it has. The exit status is 1 when a server did what it must not do.
+alone: then the file keeps the other parts that it has. The exit status is 1 when a server did what
+it must not do.
 """
 
 import argparse

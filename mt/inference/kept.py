@@ -1,0 +1,377 @@
+"""What a translation must have as the source has it: links, code, placeholders, numbers.
+
+What has a digit and is no plain number (a product code, a version, a hash) stays as it is. Of
+numbers the German forms are known: decimal comma, ordinal, 24 hours. The rules are for English
+sources. Where a translator may well write a word for a small number ("3 apples"), the word is one
+of the forms; beside a unit or a noun that is counted ("page 3", "5%") only the digits are.
+
+All patterns take linear time, for hostile text too: what repeats can be read in one way only, and
+a match begins only where none of its characters stands before.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+DECIMALS = ("as written", "german", "either")
+
+
+class Kept(NamedTuple):
+    """A part of a source, ``text[start:end]``, that a translation must have in one of its forms."""
+
+    start: int
+    end: int
+    kind: str  # one of KINDS
+    forms: tuple[str, ...]  # the likeliest first
+
+
+# Of two finds of one length the first kind counts.
+KINDS = (
+    "code", "url", "e-mail", "placeholder", "file",
+    "time", "date", "ordinal", "number", "identifier",
+)  # fmt: skip
+
+
+def find_kept(text: str, decimal: str = "either") -> list[Kept]:
+    """What must be kept of a text, in its order and without overlaps: the longest finds.
+
+    ``decimal`` is how numbers with a sign for thousands or decimals are to be written: "german"
+    (1.250,50), "as written", which gives no German words for small numbers either, or "either".
+    Raises ValueError for another.
+    """
+    if decimal not in DECIMALS:
+        raise ValueError(f"decimal is {decimal!r}: must be one of {', '.join(DECIMALS)}")
+    found = [*_code(text), *_links(text), *_placeholders(text), *_files(text)]
+    found += [*_times_and_dates(text), *_with_digits(text, decimal)]
+    found.sort(key=lambda kept: (kept.start - kept.end, KINDS.index(kept.kind)))
+    taken = bytearray(len(text))
+    chosen = []
+    for kept in found:
+        if taken.find(1, kept.start, kept.end) < 0:
+            taken[kept.start : kept.end] = b"\1" * (kept.end - kept.start)
+            chosen.append(kept)
+    return sorted(chosen)
+
+
+def _as_is(text: str, start: int, end: int, kind: str) -> Kept:
+    return Kept(start, end, kind, (text[start:end],))
+
+
+# Code, links, files
+
+_CODE = re.compile(
+    r"(?<!`)(?:`[^`\n]+`|``(?!`)(?:[^`]|`(?!`))+``|```(?!`)(?:[^`]|`{1,2}(?!`))+```)(?!`)"
+)
+_TOP_LEVEL = "com|org|net|edu|gov|info|io|dev|app|ai|eu|de|at|ch|uk|fr|nl|es|pl|be|us|ca|au|jp"
+_URL = re.compile(
+    rf"""(?<![A-Za-z0-9_])
+    (?: (?: [A-Za-z][A-Za-z0-9+.-]{{1,20}}:// | [wW]{{3}}\. | (?:mailto|tel|urn|doi):(?=\S) )
+        [^\s<>"“”„«»`]+
+      | (?<![.@-]) (?:[A-Za-z0-9-]+\.)+ (?:{_TOP_LEVEL}) (?![\w@-]|\.\w)
+        (?: (?::[0-9]{{1,5}})? [/?#] [^\s<>"“”„«»`]* )?
+    )""",
+    re.VERBOSE,
+)
+_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[\w-]+\.)+[^\W\d_]{2,20}(?![\w-])")
+_EXTENSION = re.compile(
+    r"""\w\.(?: 7z|aac|apk|avi|bak|bat|bin|bmp|bz2|cfg|class|conf|cpp|crt|csv|css|dat|deb|dll|dmg
+    | docx?|env|epub|exe|flac|gif|gz|hpp?|html?|ico|ini|ipynb|iso|jar|java|jpe?g|jsonl?|jsx?|key
+    | lock|log|md|mkv|mov|mp[34]|mpeg|od[pst]|ogg|otf|pdf|pem|php|png|po|pot|pptx?|ps1|pyc?|rar|rpm
+    | rst|rtf|sh|sql|sqlite|srt|svg|tar|tbx|te?xt|tgz|tiff?|tmp|tmx|toml|tsv|tsx?|ttf|vtt|wav|webm
+    | webp|whl|woff2?|xlsx?|xml|xz|ya?ml|zip|[ch]|cs|go|js|kt|rb|rs )\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_RUN = re.compile(r"(?<![\w.~+@%${}/\\<-])[\w.~+@%${}/-]+")
+_PATH = re.compile(r"(?:~\w*|\.{1,2}|\$\w+)?/[\w.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z")
+_PART = r"[\w.$~+()%-]"
+_WINDOWS = re.compile(
+    rf"(?<!\w)(?:[A-Za-z]:\\|\\\\(?=\w))(?:{_PART}+(?: {_PART}+){{0,3}}\\)*{_PART}*"
+)
+
+
+def _code(text: str) -> Iterator[Kept]:
+    return (_as_is(text, *match.span(), "code") for match in _CODE.finditer(text))
+
+
+def _links(text: str) -> Iterator[Kept]:
+    for match in _URL.finditer(text):
+        end = match.start() + _length(match[0])
+        if not text[match.start() : end].isalpha():  # "www..."
+            yield _as_is(text, match.start(), end, "url")
+    for match in _EMAIL.finditer(text):
+        yield _as_is(text, *match.span(), "e-mail")
+
+
+def _length(url: str) -> int:
+    """The characters of an address without the marks of the sentence around it."""
+    length = len(url)
+    surplus = {end: url.count(end) - url.count(begin) for begin, end in ("()", "[]", "{}")}
+    while length:
+        last = url[length - 1]
+        if surplus.get(last, 0) > 0:
+            surplus[last] -= 1
+        elif last not in ".,;:!?'’‘*_…":
+            break
+        length -= 1
+    return length
+
+
+def _files(text: str) -> Iterator[Kept]:
+    for match in _RUN.finditer(text):
+        run = match[0].rstrip(".-+@%$~")
+        if _PATH.match(run) or _EXTENSION.search(run, max(0, len(run) - 9)):
+            yield _as_is(text, match.start(), match.start() + len(run), "file")
+    for match in _WINDOWS.finditer(text):
+        run = match[0].rstrip(".-)")
+        yield _as_is(text, match.start(), match.start() + len(run), "file")
+
+
+# Placeholders
+
+_PERCENT = re.compile(
+    r"""%%
+    | (?<![0-9]) % [A-Za-z] (?: [-/:.,]? %[A-Za-z] )+ (?!\w)  # %Y-%m-%d
+    | (?<![0-9]) (?: %L?[0-9]{1,2} ){1,9} (?![0-9$A-Za-z]|\.[0-9])  # of Qt
+    | (?<![0-9]) % (?:
+        (?: \(\w{1,50}\) | [0-9]{1,2}\$ )?
+        [-+#0]{0,5} (?:\*|[0-9]{1,5})? (?:\.(?:\*|[0-9]{1,5}))? (?:hh?|ll?|[Lqjzt])?
+        [diouxXeEfFgGcrsaApn@] (?! [^\W\d_]{3} (?<!min) )
+      | Ln (?!\w)
+      | [A-Za-z] (?![^\W\d_])  # of a date
+      | [A-Z_][A-Z0-9_]{1,50}%  # of the Windows shell
+    )
+    | (?<![\w$]) \$ [A-Za-z_]\w*""",
+    re.VERBOSE,
+)
+_BRACE = re.compile(r"[{}]")
+_ICU = re.compile(
+    r"\{\s*[\w.-]+\s*,\s*"
+    r"(?:plural|select|selectordinal|number|date|time|spellout|ordinal|duration|choice)\s*[,}]"
+)
+_EXPRESSION = re.compile(r"[-+*/%()\[\]=<>|!:.\"'_$]")  # prose in braces has none of these
+LONGEST = 2000  # characters of a placeholder in braces
+
+
+def _placeholders(text: str) -> Iterator[Kept]:
+    for match in _PERCENT.finditer(text):
+        yield _as_is(text, *match.span(), "placeholder")
+    begun: list[int] = []
+    whole: list[tuple[int, int]] = []  # pairs of braces that are in no other pair
+    for match in _BRACE.finditer(text):
+        if match[0] == "{":
+            begun.append(match.start())
+        elif begun:
+            start = begun.pop()
+            while whole and whole[-1][0] > start:
+                whole.pop()
+            whole.append((start, match.end()))
+    for start, end in whole:
+        if end - start <= LONGEST and _is_placeholder(text[start:end]):
+            # ${x} of a shell, #{x} and %{x} of Ruby
+            before = start - (start > 0 and text[start - 1] in "$#%@")
+            yield _as_is(text, before, end, "placeholder")
+
+
+def _is_placeholder(braces: str) -> bool:
+    content = braces.strip("{}").strip()
+    return (
+        not any(map(str.isspace, content))
+        or _ICU.match(braces) is not None
+        or (braces.startswith(("{{", "{%")) and braces.endswith(("}}", "%}")))
+        or ("{" not in content and _EXPRESSION.search(content) is not None)
+    )
+
+
+# Times and dates
+
+_HOUR = re.compile(
+    r"(?<![\w.,:/–-])(?P<hour>1[0-2]|0?[1-9])(?:[:.](?P<minute>[0-5][0-9]))?[ \u00a0\u202f]?"
+    r"(?:(?P<half>[ap])\.m\.|(?P<half_>[ap])m(?!\w))",
+    re.IGNORECASE,
+)
+_MONTH = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?)"
+)
+_DAY = r"(?P<day>3[01]|[12][0-9]|0?[1-9])(?P<suffix>st|nd|rd|th)?"
+_DAY_FIRST = re.compile(rf"(?<![\w.,:/-]){_DAY}(?: of)? {_MONTH}(?!\w)")
+_DAY_LAST = re.compile(rf"(?<!\w){_MONTH} {_DAY}(?![\w:%]|[.,/-][0-9])")
+
+
+def _times_and_dates(text: str) -> Iterator[Kept]:
+    for match in _HOUR.finditer(text):
+        hour, minute = int(match["hour"]), match["minute"]
+        is_afternoon = (match["half"] or match["half_"]).lower() == "p"
+        hours = [str(hour % 12 + 12 * is_afternoon), match["hour"]]
+        if hour == 12 and not is_afternoon:
+            hours = ["0", "24", match["hour"]]
+        if minute:
+            hours = [f"{hour}{sign}{minute}" for hour in hours for sign in ":."]
+        yield Kept(*match.span(), "time", tuple(dict.fromkeys(hours)))
+    for pattern in (_DAY_FIRST, _DAY_LAST):
+        for match in pattern.finditer(text):
+            end = match.end("suffix") if match["suffix"] else match.end("day")
+            day = match["day"].lstrip("0")
+            yield Kept(match.start("day"), end, "date", tuple(dict.fromkeys((day, match["day"]))))
+
+
+# Numbers and codes
+
+_TOKEN = re.compile(
+    r"""(?<![\w#.]) \#? (?:\.(?=[0-9]))? \w+
+    (?: (?: [/*×^=~&] | [-+]{1,2} | \.(?![A-Z][a-z]) | (?<=[0-9])[–'’,](?=[0-9]) | (?<=[0-9]):
+          | (?<=[0-9A-F]):(?=[0-9A-F]{1,4}\b)
+        ) \w+ )*""",
+    re.VERBOSE,
+)
+_PHONE = re.compile(
+    r"""(?<![\w+(]) (?:
+        \+[0-9]{1,15}(?![0-9])
+        (?: [ /.-]?\([0-9]{1,5}\)[0-9]{0,12}(?![0-9]) | [ /.-][0-9]{1,12}(?![0-9]) ){0,6}
+      | (?: \([0-9]{2,5}\)[ /-]? | 0[0-9]{2,5}[ /] ) [0-9]{3,12}(?![0-9])
+        (?: [ -][0-9]{2,12}(?![0-9]) ){0,4}
+    ) (?!\w)""",
+    re.VERBOSE,
+)
+SHORTEST_PHONE = 7  # digits
+_BANK = re.compile(  # IBAN, and the number of a card
+    r"""(?<!\w) (?:
+        [A-Z]{2}[0-9]{2} [ ]?[A-Z0-9]{4} (?: [ ]?(?=[A-Z]{0,3}[0-9])[A-Z0-9]{4} ){1,6}
+        (?: [ ]?(?=[A-Z]?[0-9])[A-Z0-9]{1,3} )?
+      | [0-9]{4}(?:[ ][0-9]{4}){3}
+    ) (?!\w)""",
+    re.VERBOSE,
+)
+_ENGLISH = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+")
+_ORDINAL = re.compile(r"([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:st|nd|rd|th)", re.IGNORECASE)
+_DECADE = re.compile(r"((?:1[0-9]|20)[0-9]0|[2-9]0)s")
+_UNITS = (
+    "km/h|mph|kph|km|cm|mm|nm|ml|cl|dl|kg|mg|kHz|MHz|GHz|Hz|kWh|kW|MW|GW|kB|KB|MB|GB|TB|Mbps|Gbps"
+    "|px|pt|dpi|ms|min|m|g|l|s|h|V|W"
+)
+_MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
+_RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
+# "10-minute", "5-year-old": the words are to be translated.
+_COMPOUND = re.compile(r"([0-9.,]*[0-9])(?:-[a-z]+)+")
+_HEAD = re.compile(r"(?:mid|pre|post|late|early|non|anti|under|over|top|sub)-", re.IGNORECASE)
+# After these a number is a name: "version 3.10" is not "3,10", and "page 3" not "drei".
+_NUMBERED = frozenset(
+    """
+    version release section chapter figure fig table page pages p pp step level no nos number nr
+    room gate platform line part type option question volume vol unit lesson grade phase size track
+    bus route terminal building floor apartment flat item appendix article paragraph act scene
+    season episode formula class code day week group exercise v ver § python
+    """.split()  # noqa: SIM905
+)
+_UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:[%‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
+_GOES_ON = re.compile(r"[^\W\d_A-Z][,;]?\Z")
+_CONTEXT = 32  # characters before a number that decide about it
+
+_ONE = ("ein", "eine", "einen", "einem", "einer", "eines", "eins")
+_NUMERALS = {
+    2: "zwei", 3: "drei", 4: "vier", 5: "fünf", 6: "sechs", 7: "sieben", 8: "acht", 9: "neun",
+    10: "zehn", 11: "elf", 12: "zwölf",
+}  # fmt: skip
+_STEMS = _NUMERALS | {1: "ers", 3: "drit", 7: "sieb", 8: "ach"}  # of ordinals: with t and an ending
+
+
+def _with_digits(text: str, decimal: str) -> Iterator[Kept]:
+    for match in _PHONE.finditer(text):
+        if sum(map(str.isdigit, match[0])) >= SHORTEST_PHONE:
+            yield _as_is(text, *match.span(), "identifier")
+    for match in _BANK.finditer(text):
+        yield _as_is(text, *match.span(), "identifier")
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token.isalpha():
+            continue
+        if re.search("[0-9]", token):
+            yield from _token(text, match.start(), token, decimal)
+        elif "_" in token.strip("_"):
+            yield _as_is(text, *match.span(), "identifier")
+
+
+def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
+    """What must be kept of a run of characters that may have a digit."""
+    if head := _HEAD.match(token):
+        start, token = start + head.end(), token[head.end() :]
+    if compound := _COMPOUND.fullmatch(token):
+        token = compound[1]
+        yield Kept(start, start + len(token), "number", _written(token, decimal))
+        return
+    parts = token.split("-")
+    while len(parts) > 1 and len(parts[-1]) > 2 and parts[-1].isalpha() and parts[-1].islower():
+        parts.pop()  # "sized" of "A4-sized"
+    token = "-".join(parts)
+    end = start + len(token)
+    if not re.search("[0-9]", token):
+        return
+    if _is_number(token):
+        yield _number(text, start, token, decimal)
+    elif match := _ORDINAL.fullmatch(token):
+        yield Kept(start, end, "ordinal", _ordinal(match[1], decimal))
+    elif match := _DECADE.fullmatch(token):
+        written = f"{match[1]}er", f"{match[1]}ern", token, match[1]
+        yield Kept(start, end, "ordinal", written)
+    elif (match := _MEASURE.fullmatch(token)) and _is_number(match[1]):
+        numbers = _written(match[1], decimal)
+        forms = tuple(f"{number}{blank}{match[2]}" for number in numbers for blank in ("", " "))
+        yield Kept(start, end, "number", forms)
+    elif (match := _RANGE.fullmatch(token)) and _is_number(match[1]) and _is_number(match[3]):
+        ends = [_written(number, decimal) for number in (match[1], match[3])]
+        pairs = dict.fromkeys([(one[i], other[i]) for i in (0, -1) for one, other in [ends]])
+        dashes = "-–" if match[2] == "-" else "–-"
+        forms = tuple(f"{one}{dash}{other}" for one, other in pairs for dash in dashes)
+        yield Kept(start, end, "number", forms)
+    else:
+        yield _as_is(text, start, end, "identifier")
+
+
+def _number(text: str, start: int, number: str, decimal: str) -> Kept:
+    end = start + len(number)
+    before = text[max(0, start - _CONTEXT) : start]
+    last, *earlier = before.split()[::-1] or [""]
+    is_apart = before[-1:].isspace()
+    if is_apart and last.strip(".(").lower() in _NUMBERED:
+        return _as_is(text, start, end, "number")
+    forms = _written(number, decimal)
+    if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
+        forms = tuple(sign + form for form in forms for sign in "-−–")
+        return Kept(start - 1, end, "number", forms)
+    # "with Windows 7", but not "Buy 3"
+    is_name = is_apart and last[:1].isupper() and bool(earlier and _GOES_ON.search(earlier[0]))
+    is_measured = last[-1:] in tuple("$€£¥≈=<>±×/") or _UNIT_AFTER.match(text, end) is not None
+    if decimal != "as written" and not is_name and not is_measured:
+        forms += _words(number)
+    return Kept(start, end, "number", forms)
+
+
+def _is_number(token: str) -> bool:
+    return token.isdecimal() or _ENGLISH.fullmatch(token) is not None
+
+
+def _written(number: str, decimal: str) -> tuple[str, ...]:
+    """The forms of a number that may have signs for thousands and decimals."""
+    if decimal == "as written" or not _ENGLISH.fullmatch(number):
+        return (number,)
+    german = number.translate({ord(","): ".", ord("."): ","})
+    forms = (f"0{german}", german) if german.startswith(",") else (german,)
+    return forms if decimal == "german" else (*forms, number)
+
+
+def _words(number: str) -> tuple[str, ...]:
+    """What a German translator may write for a small number."""
+    if len(number) > 2 or not number.isdecimal():
+        return ()
+    words = _ONE if int(number) == 1 else (_NUMERALS.get(int(number), ""),)
+    return tuple(form for word in words if word for form in (word, word.capitalize()))
+
+
+def _ordinal(number: str, decimal: str) -> tuple[str, ...]:
+    """The forms of an ordinal such as 3rd, without its ending."""
+    numbers = _written(number, decimal)
+    words: tuple[str, ...] = ()
+    if decimal != "as written" and len(number) < 3 and int(number) in _STEMS:
+        stem = _STEMS[int(number)] + "t"
+        words = tuple(stem + ending for ending in ("e", "en", "er", "es", "em"))
+    return (*(f"{n}." for n in numbers), *words, *map(str.capitalize, words), *numbers)

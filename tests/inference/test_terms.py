@@ -1,0 +1,122 @@
+"""Terms as texts: what is found, how it becomes ids, and how it is written in the translation."""
+
+import pytest
+
+from mt.inference.glossary import Glossary
+from mt.inference.terms import TermEncoder, TermRules, Terms, written
+from mt.inference.translator import Translator
+
+GLOSSARY = Glossary([("contract", ["Vertrag"]), ("house", ["Gebäude"])])
+
+
+@pytest.fixture(scope="module")
+def everyday() -> Translator:
+    return Translator.load(None, "cpu", workers=1)
+
+
+def test_rules_find_terms() -> None:
+    rules = TermRules(GLOSSARY, keep=True, forbidden=("Sie",))
+    terms = rules.of("My contract is at https://example.org/contract.html today.")
+    assert terms.forbidden == ("Sie",)
+    assert [forms[0] for forms in terms.required] == [
+        "https://example.org/contract.html",
+        "Vertrag",
+    ]
+    assert not TermRules()
+    assert TermRules().of("A contract.") == Terms()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Terms(required=((),)), "must not be blank"),
+        (lambda: Terms(required=((" ",),)), "must not be blank"),
+        (lambda: Terms(forbidden=("",)), "must not be blank"),
+        (lambda: TermRules(decimal="dutch"), "decimal='dutch': must be one of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_a_term_is_spelled_after_a_blank_and_after_a_mark(everyday: Translator) -> None:
+    encoder = everyday.term_encoder
+    terms = encoder.encode(Terms(required=(("Vertrag",),)))
+    assert terms is not None
+    spelled = [everyday.tokenizer.pieces(list(ids)) for ids in terms.constraints.terms[0]]
+    assert spelled[0][0].startswith("▁")
+    assert not any(pieces[0].startswith("▁") for pieces in spelled[1:])
+    assert not terms.rewrite
+    assert encoder.encode(Terms()) is None
+    unknown = encoder.encode(Terms(required=(("日本",),)))
+    assert unknown is not None
+    assert unknown.rewrite or everyday.tokenizer.byte_fallback
+
+
+@pytest.mark.parametrize(
+    ("source", "rules", "words"),
+    [
+        ("My contract is here.", TermRules(GLOSSARY), ["Vertrag"]),
+        ("The old houses are big.", TermRules(GLOSSARY), ["Gebäude"]),
+        ("Call 0800-123456 today.", TermRules(keep=True), ["0800-123456"]),
+        ("Write to info@example.com.", TermRules(keep=True), ["info@example.com"]),
+        ("Press {key} or %s.", TermRules(keep=True), ["{key}", "%s"]),
+        ("I LIKE MY CONTRACT AND iPhone13.", TermRules(GLOSSARY, keep=True), ["Vertrag"]),
+    ],
+)
+def test_translations_have_their_terms(
+    everyday: Translator, source: str, rules: TermRules, words: list[str]
+) -> None:
+    (result,) = everyday.translate([source], terms=rules, split=True)
+    assert all(word in result.text for word in words), result.text
+
+
+def test_terms_of_each_line(everyday: Translator) -> None:
+    lines = ["Where do you live?", "", "I am hungry.", "Where do you live?"]
+    terms = [
+        Terms(forbidden=("du",)),
+        Terms(required=(("Hunger",),)),
+        Terms(required=(("hungrig", "Hunger"),), forbidden=("Ich",)),
+        Terms(required=(("日本",),)),
+    ]
+    results = [result.text for result in everyday.translate(lines, terms=terms)]
+    assert "du" not in results[0].replace("?", "").split()
+    assert results[1] == ""
+    assert "Hunger" in results[2] or "hungrig" in results[2]
+    assert "Ich" not in results[2].split()
+    assert "日本" in results[3]
+    for line, own, expected in zip(lines, terms, results, strict=True):
+        assert everyday.translate([line], terms=[own])[0].text == expected
+    plain = everyday.translate(lines)
+    assert everyday.translate(lines, terms=[Terms()] * 4) == plain
+
+
+def test_an_ensemble_and_n_best_have_the_terms() -> None:
+    translator = Translator.load(["everyday", "everyday"], "cpu", workers=1)
+    (result,) = translator.translate(
+        ["Where do you live?"], terms=[Terms(required=(("Sie",),))], n_best=3, prefixes=["Wo"]
+    )
+    assert len(result.n_best) == 3
+    for text, _ in result.n_best:
+        assert text.startswith("Wo")
+        assert "Sie" in text.replace("?", "").split()
+
+
+def test_a_line_of_sentences_has_no_terms_of_its_own(everyday: Translator) -> None:
+    terms = [Terms(required=(("Sie",),))]
+    with pytest.raises(ValueError, match="has 2 sentences: give each its own line"):
+        everyday.translate(["One day. Another day."], terms=terms, split=True)
+    with pytest.raises(ValueError, match="terms of 1 lines for 2 sentences"):
+        everyday.translate(["One.", "Two."], terms=terms)
+    with pytest.raises(ValueError, match="terms need beam search"):
+        everyday.translate(["One."], terms=terms, samples=2)
+
+
+def test_written_keeps_the_case_of_terms(everyday: Translator) -> None:
+    encoder = TermEncoder(everyday.tokenizer)
+    terms = encoder.encode(Terms(required=(("iPhone",),)))
+    assert terms is not None
+    (ids,) = everyday.tokenizer.encode_target(["Das iPhone ist neu."])
+    assert written(ids, terms, everyday.tokenizer, all_caps=True) == "DAS iPhone IST NEU."
+    assert written(ids, terms, everyday.tokenizer) == "Das iPhone ist neu."
