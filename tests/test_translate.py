@@ -310,7 +310,9 @@ def test_json_is_an_object_a_line(greedy: Translate, expected: Callable) -> None
     records = [json.loads(line) for line in done.out.splitlines()]
     assert [record["source"] for record in records] == lines
     assert [record["translation"] for record in records] == expected(lines)
-    assert all(record.keys() == {"source", "translation", "score"} for record in records)
+    keys = {"source", "translation", "score", "confidence"}
+    assert all(record.keys() == keys for record in records)
+    assert 0 < records[0]["confidence"] < records[1]["confidence"] == 1
     assert records[0]["score"] < 0
     assert records[1]["score"] == 0
     assert "Größe" in done.out  # not escaped

@@ -132,6 +132,7 @@ class Engine(common.OwnTokenizer, Translator):
                 raise ValueError("mt.json: not a JSON object")
             check_int("mt.json: max_length", config.get("max_length"), 1, checkpoint.MOST_LENGTH)
             self.max_length = int(config["max_length"])
+            self.configs = [config]
             checkpoint.check_hashes(folder, config.get("sha256"), HASHED)
             self.tokenizer = Tokenizer.load(folder / "tokenizer.model")
             self.engine = ctranslate2.Translator(

@@ -66,6 +66,11 @@ class TextTranslation:
         return self.n_best[0][0]
 
     @property
+    def confidence(self) -> float:
+        """How good the translation probably is, from 0 to 1: of several lines the least."""
+        return min(line.confidence for line in self.lines)
+
+    @property
     def tokens(self) -> int:
         return sum(line.tokens for line in self.lines)
 

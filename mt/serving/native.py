@@ -10,7 +10,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mt.inference.glossary import Glossary
 from mt.inference.options import SearchOptions
+from mt.inference.terms import DECIMALS, TermRules
 from mt.serving.engine import Job, TextTranslation
 from mt.serving.requests import Texts, bad_request, describe, error_body, read_body
 from mt.serving.segments import line_record, number
@@ -53,6 +55,14 @@ class TranslateBody(BaseModel):
         0, description="continue each of so many likeliest tokens after the prefix greedily"
     )
     mbr: bool = Field(False, description="rank translations by expected chrF")
+    glossary: dict[str, str | list[str]] = Field(
+        {}, description="words that must become others; a list has alternatives", max_length=200
+    )
+    keep: bool = Field(
+        True, description="keep addresses, file names, placeholders, codes and numbers"
+    )
+    decimal: str = Field("either", description=f"how `keep` writes numbers: {', '.join(DECIMALS)}")
+    forbidden: list[str] = Field([], description="phrases that must not come", max_length=50)
     tokens: bool = Field(False, description="add the pieces of each sentence and their log P")
     attention: bool = Field(False, description="add the weights of the source pieces")
     stream: bool = Field(False, description="answer with server-sent events")
@@ -67,6 +77,7 @@ EXAMPLE = {
             "text": "Wo wohnst du?",
             "score": -0.31,
             "tokens": 5,
+            "confidence": 0.84,
             "n_best": [{"text": "Wo wohnst du?", "score": -0.31}],
         }
     ],
@@ -136,7 +147,22 @@ def _job(service: Service, body: TranslateBody) -> Job:
     except ValueError as error:
         raise bad_request(str(error)) from None
     service.limit_options(options)
-    return Job(texts, options, body.split, prefixes if any(prefixes) else ())
+    terms = _terms(service, body, options)
+    return Job(texts, options, body.split, prefixes if any(prefixes) else (), terms)
+
+
+def _terms(service: Service, body: TranslateBody, options: SearchOptions) -> TermRules | None:
+    """Only beam search keeps terms: samples and alternatives go without what is kept by default."""
+    entries = body.glossary.items()
+    try:
+        glossary = Glossary(
+            ((source, [own] if isinstance(own, str) else own) for source, own in entries),
+            inflect=service.target == "de",
+        )
+        keep = body.keep and options.is_beam_search
+        return TermRules(glossary or None, keep, body.decimal, tuple(body.forbidden)) or None
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 def _answer(
@@ -145,7 +171,8 @@ def _answer(
     translations = []
     for result in results:
         n_best = [{"text": text, "score": number(score)} for text, score in result.n_best]
-        record: dict[str, Any] = {**n_best[0], "tokens": result.tokens, "n_best": n_best}
+        record: dict[str, Any] = {**n_best[0], "tokens": result.tokens}
+        record |= {"confidence": number(result.confidence), "n_best": n_best}
         if body.tokens or body.attention:
             record["lines"] = [line_record(line, body.split, body.tokens) for line in result.lines]
         translations.append(record)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mt.inference.options import SearchOptions
+from mt.inference.terms import TermRules
 from mt.serving.detection import Detector
 from mt.serving.engine import DeadlineExceeded, Engine, Job, Overloaded, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
@@ -69,7 +70,7 @@ class Service:
         defaults = self.engine.translator.options
         width = max(defaults.width, alternatives + 1) if alternatives else defaults.beam_size
         options = replace(defaults, beam_size=width, n_best=alternatives + 1)
-        results = await self.translate(Job(texts, options, split))
+        results = await self.translate(Job(texts, options, split, terms=TermRules(keep=True)))
         return [list(dict.fromkeys(text for text, _ in result.n_best)) for result in results]
 
     async def translate_markup(

@@ -31,7 +31,7 @@ class ScriptedEngine:
 
     def __init__(self) -> None:
         self.translator = SimpleNamespace(
-            configs=[{"languages": ["en", "de"]}],
+            languages=("en", "de"),
             name="/models/scripted",
             options=SearchOptions(),
             max_length=100,

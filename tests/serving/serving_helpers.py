@@ -23,7 +23,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.translator: Any = SimpleNamespace(
-            configs=[{"languages": ["en", "de"]}],
+            languages=("en", "de"),
             name="/somewhere/models/stand-in",
             options=SearchOptions(),
             max_length=128,

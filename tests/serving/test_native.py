@@ -11,6 +11,7 @@ import torch
 from serving_helpers import StandIn, ask, post
 
 from mt.inference.options import SearchOptions
+from mt.inference.terms import TermRules
 from mt.inference.translation import Segment, Translation
 from mt.inference.translator import Translator
 from mt.serving.app import create_app
@@ -35,10 +36,45 @@ def test_the_least_question() -> None:
         "source": "en",
         "target": "de",
         "translations": [
-            {"text": "HI", "score": 0.0, "tokens": 2, "n_best": [{"text": "HI", "score": 0.0}]}
+            {
+                "text": "HI",
+                "score": 0.0,
+                "tokens": 2,
+                "confidence": None,
+                "n_best": [{"text": "HI", "score": 0.0}],
+            }
         ],
     }
-    assert stand_in.jobs == [Job(["Hi"], SearchOptions())]
+    assert stand_in.jobs == [Job(["Hi"], SearchOptions(), terms=TermRules(keep=True))]
+
+
+def test_terms_reach_the_engine() -> None:
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    body = {
+        "text": "a", "glossary": {"house": "Gebäude", "bill": ["Rechnung", "Gesetz"]},
+        "keep": False, "decimal": "german", "forbidden": ["Sie"],
+    }  # fmt: skip
+    assert ask(app, "POST", URL, json=body).status_code == 200
+    rules = stand_in.jobs[0].terms
+    assert rules is not None
+    assert rules.glossary is not None
+    assert rules.glossary.entries["bill"].targets == ("Rechnung", "Gesetz")
+    assert (rules.keep, rules.decimal, rules.forbidden) == (False, "german", ("Sie",))
+    ask(app, "POST", URL, json={"text": "a", "keep": False})
+    assert stand_in.jobs[1].terms is None
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"glossary": {" ": "x"}}, {"glossary": {"x": []}}, {"glossary": {"x": " "}},
+        {"glossary": {"x": 1}}, {"glossary": {f"x{i}": "y" for i in range(201)}},
+        {"decimal": "dutch"}, {"forbidden": ["x"] * 51}, {"forbidden": "x"}, {"keep": 1},
+    ],
+)  # fmt: skip
+def test_wrong_terms_are_refused(terms: dict[str, Any]) -> None:
+    assert post(URL, json={"text": "a", **terms}).status_code == 400
 
 
 def test_every_option_reaches_the_engine() -> None:

@@ -1,0 +1,170 @@
+"""Messages of programs (gettext, .po): entries without a translation get one."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from mt.documents.document import DocumentError
+from mt.documents.html import ENCODINGS
+from mt.documents.text_document import Part, TextDocument, Value, decode
+
+# Not polib, which wraps and orders the lines of a file in its own way.
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
+STRING = re.compile(
+    r'(?P<keyword>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<number>\d{1,3})\])?)?'
+    r'\s*"(?P<value>[^"\\]*(?:\\.[^"\\]*)*)"\s*'
+)  # fmt: skip
+ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+WIDTH = 79  # of the lines that gettext's own programs write, with the quotes
+NEEDED = "äöüÄÖÜß„“–"
+# A line of a message goes on in the next one that begins with a small letter.
+NEW_LINE = r"\n+(?![a-z])"
+
+
+@dataclass
+class _Entry:
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)  # by keyword
+    places: dict[str, list[int]] = field(default_factory=dict)  # the lines of each
+
+
+def read_po(data: bytes, fuzzy: bool = False) -> TextDocument:
+    """Messages without a translation; with ``fuzzy`` those that are marked as uncertain, too.
+
+    German has two plural forms: the second and any further get the plural's translation. Raises
+    DocumentError for a line that is none of such a file, and for an encoding without German.
+    """
+    text, encoding, mark = decode(data, _declared(data))
+    document = TextDocument(encoding, mark)
+    for entry in _entries(text):
+        document.parts += _translatable(document, entry, fuzzy)
+    return document
+
+
+def _declared(data: bytes) -> str:
+    """The encoding that the header names, which must have what German needs."""
+    found = re.search(rb"charset=([\w.:-]{1,40})", data[:10_000])
+    label = found[1].decode("ascii", "replace") if found else "utf-8"
+    try:
+        name = "utf-8" if label == "CHARSET" else codecs.lookup(label).name  # as in a template
+        if ENCODINGS.fullmatch(name):
+            NEEDED.encode(name)
+            return name
+    except (LookupError, UnicodeError):
+        pass
+    raise DocumentError(
+        f"is in {label}, which lacks German letters or quotation marks: convert it with "
+        "msgconv --to-code=UTF-8"
+    )
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    """The entries, whose lines together are the file."""
+    entry, last = _Entry(), ""
+    for number, line in enumerate(LINE.findall(text), 1):
+        if entry.lines and entry.lines[-1].startswith("#~") and not line.startswith("#~"):
+            yield entry  # the flags of an obsolete entry end with it
+            entry = _Entry()
+        if not line.strip() or line.startswith("#"):
+            if any(keyword.startswith("msgstr") for keyword in entry.values):
+                yield entry
+                entry = _Entry()
+            last = ""
+            entry.lines.append(line)
+            continue
+        match = STRING.fullmatch(line.strip())
+        if match is None or not (match["keyword"] or last):
+            raise DocumentError(f"line {number} is no line of a PO file: correct it")
+        keyword = match["keyword"]
+        if keyword:
+            ended = any(name.startswith("msgstr") for name in entry.values)
+            if ended and not keyword.startswith("msgstr"):
+                yield entry
+                entry = _Entry()
+            if keyword in entry.values:
+                raise DocumentError(f"line {number} has a second {keyword}: correct it")
+            last = keyword
+            entry.values[last], entry.places[last] = "", []
+        entry.values[last] += match["value"]
+        entry.places[last].append(len(entry.lines))
+        entry.lines.append(line)
+    yield entry
+
+
+def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterator[Part]:
+    """The parts of an entry: as it is, or with a translation for each empty msgstr."""
+    message = _unescaped(entry.values.get("msgid", ""))
+    plural = _unescaped(entry.values.get("msgid_plural", "")) or message
+    flagged = [i for i, line in enumerate(entry.lines) if re.match(r"#,.*\bfuzzy\b", line)]
+    is_redone = fuzzy and bool(flagged)
+    targets = {
+        places[0]: keyword
+        for keyword, places in entry.places.items()
+        if keyword.startswith("msgstr") and (is_redone or not entry.values[keyword])
+    }
+    if not message or (flagged and not fuzzy) or not targets:
+        yield from entry.lines
+        return
+    rest = {i for keyword in targets.values() for i in entry.places[keyword][1:]}
+    if is_redone:
+        rest.update(i for i, line in enumerate(entry.lines) if line.startswith("#|"))
+    wide = max(len(line.rstrip("\r\n")) for line in entry.lines) > WIDTH + 1
+    parsed: dict[str, list[Part]] = {}  # the forms of a plural share their segments
+    for i, line in enumerate(entry.lines):
+        if i in targets:
+            source = message if targets[i] in ("msgstr", "msgstr[0]") else plural
+            if source not in parsed:
+                parsed[source] = list(document.plain(source, NEW_LINE))
+            raw = "".join(entry.lines[place] for place in entry.places[targets[i]])
+            encode = partial(
+                _lines, keyword=targets[i], wide=wide,
+                end="\r\n" if line.endswith("\r\n") else "\n",
+            )  # fmt: skip
+            yield Value(raw, parsed[source], encode, always=is_redone)
+        elif i in flagged and is_redone:
+            kept = [flag for flag in re.findall(r"[\w-]+", line) if flag != "fuzzy"]
+            end = line[len(line.rstrip("\r\n")) :]
+            yield f"#, {', '.join(kept)}{end}" if kept else ""
+        elif i not in rest:
+            yield line
+
+
+def _unescaped(value: str) -> str:
+    return ESCAPE.sub(_character, value)
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1]
+    if code[0] in "01234567":
+        return chr(int(code, 8))
+    if code[0] == "x" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    return ESCAPED.get(code, code)
+
+
+def _escaped(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    for letter, character in ESCAPED.items():
+        text = text.replace(character, f"\\{letter}")
+    return text
+
+
+def _lines(text: str, keyword: str, wide: bool, end: str) -> str:
+    """A msgstr, cut into lines behind line breaks and, unless the entry is ``wide``, blanks."""
+    lines: list[str] = []
+    for paragraph in re.findall(r"[^\n]*\n|[^\n]+", text):
+        escaped = _escaped(paragraph)
+        if wide or len(escaped) + 2 <= WIDTH:
+            lines.append(escaped)
+            continue
+        lines.append("")
+        for word in re.findall(r"\S*\s+|\S+", escaped):
+            if lines[-1] and len(lines[-1]) + len(word) + 2 > WIDTH:
+                lines.append("")
+            lines[-1] += word
+    if len(lines) != 1 or (not wide and len(keyword) + 3 + len(lines[0]) > WIDTH):
+        lines.insert(0, "")
+    return keyword + " " + end.join(f'"{line}"' for line in lines) + end

@@ -1,0 +1,265 @@
+"""HTML and XML whose text is translated and whose tags, comments and code stay as they are."""
+
+import codecs
+import html
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from mt.documents.document import DocumentError, TagKind
+from mt.documents.text_document import (
+    BYTE_ORDER_MARKS,
+    Part,
+    Piece,
+    TextDocument,
+    Value,
+    Written,
+    decode,
+)
+
+# Elements that do not cut a sentence; every other tag does.
+INLINE = frozenset((
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "data", "del", "dfn", "em",
+    "font", "g", "i", "img", "input", "ins", "label", "mark", "nobr", "q", "s", "small", "span",
+    "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr", "x"
+))  # fmt: skip
+# Elements that stay with all that is in them; in a sentence they are one tag.
+VERBATIM = frozenset(("code", "kbd", "math", "samp", "svg", "var"))
+# Those that are no part of a sentence
+VERBATIM_BLOCKS = frozenset(("pre", "template"))
+# Elements that hold no tags; their end tag alone ends them.
+RAW = frozenset((
+    "iframe", "noembed", "noframes", "script", "style", "textarea", "xmp"
+))  # fmt: skip
+# Elements without an end tag
+VOID = frozenset((
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+    "track", "wbr"
+))  # fmt: skip
+ATTRIBUTES = frozenset(("alt", "aria-label", "placeholder", "title"))
+DESCRIPTIONS = frozenset((  # <meta name=... content="a text">
+    "description", "og:description", "og:title", "twitter:description", "twitter:title"
+))  # fmt: skip
+BUTTONS = frozenset(("button", "reset", "submit"))  # <input type=... value="a text">
+
+# Not html.parser, which takes quadratic time for broken tags and changes end tags. A tag has no
+# part that can fail after its name, and where it does not close the search goes on behind it:
+# the time is linear.
+TOKEN = re.compile(
+    r"""<!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?(?:php|xml|=).*?(?:\?>|\Z)
+    | <!DOCTYPE[^<>\[]*\[.*?(?:\]\s*>|\Z) | <[!?][^<>]*>
+    | <(?P<end>/?)(?P<tag>[a-z][^\s/<>]*)
+      (?P<attributes>(?:[^<>"'=]+|=\s*"[^"]*"|=\s*'[^']*'|["'=])*)(?P<closed>>?)""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+ATTRIBUTE = re.compile(
+    r"""([^\s=<>/"'][^\s=<>/]*)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'<>=`]+))?"""
+)
+BLANK = re.compile(r"\s|&nbsp;|&\#160;|&\#xa0;", re.IGNORECASE)
+HUGE_NUMBER = re.compile(r"&#(?:[0-9]{1000,}|[xX][0-9a-fA-F]{1000,});?")
+CHARSET = re.compile(
+    rb"""<meta\s[^<>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})
+    | <\?xml\s[^<>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# Of Python's codecs those that are no transformation and decode in linear time
+ENCODINGS = re.compile(
+    r"utf-8|cp125\d|cp866|cp874|iso8859-\d+|koi8-[rut]|mac-roman|gb2312|gbk|gb18030|big5|big5hkscs"
+    r"|shift_jis|cp932|euc_jp|euc_kr|cp949"
+)
+
+
+class HtmlDocument(TextDocument):
+    """A page. Broken markup is no error: what is no tag is text.
+
+    A segment is what lies between two tags that cut a sentence, or an attribute's text. The
+    elements of ``ignored_tags`` stay as they are, as those with ``translate="no"`` do.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        ignored_tags: Sequence[str] = (),
+        encoding: str = "utf-8",
+        mark: bytes = b"",
+    ) -> None:
+        super().__init__(encoding, mark, errors="xmlcharrefreplace")
+        self.parts = html_parts(self, text, frozenset(tag.lower() for tag in ignored_tags))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, ignored_tags: Sequence[str] = ()) -> "HtmlDocument":
+        """Raises DocumentError if the bytes are not in the encoding that they declare."""
+        encoding = _declared(data)
+        try:
+            text, encoding, mark = decode(data, encoding)
+        except DocumentError:
+            if encoding != "cp1252":
+                raise
+            text, encoding, mark = decode(data, "latin-1")  # browsers take every byte
+        return cls(text, ignored_tags, encoding, mark)
+
+
+def html_parts(
+    document: TextDocument, text: str, ignored: frozenset[str] = frozenset()
+) -> list[Part]:
+    """The parts of a page, whose segments ``document`` gets."""
+    parts: list[Part] = []
+    run: list[Piece] = []
+    verbatim = VERBATIM | VERBATIM_BLOCKS | ignored
+
+    def cut(*raw: Part) -> None:
+        parts.extend(document.run(run, write_html))
+        parts.extend(raw)
+        run.clear()
+
+    start = position = 0  # start: of text that was not yet taken
+    while match := TOKEN.search(text, position):
+        position = match.end()
+        if match["tag"] and not match["closed"]:
+            continue  # text, such as a < b
+        run.extend(html_text(text[start : match.start()]))
+        start = position
+        tag = (match["tag"] or "").lower()
+        if not tag:
+            run.append(Piece((match[0],), kind=TagKind.EMPTY))
+        elif match["end"]:
+            if tag in INLINE and tag not in VOID:
+                run.append(Piece((match[0],), kind=TagKind.CLOSE, name=tag))
+            else:
+                cut(match[0])
+        else:
+            attributes = _attributes(match["attributes"])
+            alone = tag in VOID or match["attributes"].endswith("/")
+            keep = _is_kept(attributes)
+            if tag in RAW or (not alone and (tag in verbatim or keep)):
+                start = position = verbatim_end(text, tag, position)
+                raw: list[Part] = [text[match.start() : position]]
+                if tag in RAW and not keep:
+                    raw = [*start_tag(document, match), text[match.end() : position]]
+            else:
+                raw = [match[0]] if keep else start_tag(document, match)
+            if tag in INLINE or (tag in verbatim and tag not in VERBATIM_BLOCKS):
+                is_open = not alone and tag not in verbatim and not keep
+                piece = Piece(
+                    tuple(raw), kind=TagKind.OPEN if is_open else TagKind.EMPTY,
+                    name=tag, breaks=tag == "br",
+                )  # fmt: skip
+                if piece.breaks and _ends_in_break(run):  # an empty line ends a paragraph
+                    cut(*raw)
+                else:
+                    run.append(piece)
+            else:
+                cut(*raw)
+    run.extend(html_text(text[start:]))
+    cut()
+    return parts
+
+
+def start_tag(document: TextDocument, match: re.Match[str]) -> list[Part]:
+    """The parts of a start tag, a match of TOKEN: texts that people read are segments."""
+    given = {name: _value(value) for name, value in _attributes(match["attributes"]).items()}
+    names = set(ATTRIBUTES)
+    if match["tag"].lower() == "meta":
+        described = given.get("name", "").lower() in DESCRIPTIONS
+        if described or given.get("property", "").lower() in DESCRIPTIONS:
+            names.add("content")
+    if match["tag"].lower() == "input" and given.get("type", "").lower() in BUTTONS:
+        names.add("value")
+    if names.isdisjoint(given):
+        return [match[0]]
+    parts: list[Part] = []
+    position, offset = match.start(), match.start("attributes")
+    for attribute in ATTRIBUTE.finditer(match["attributes"]):
+        name, value = attribute[1].lower(), attribute["value"]
+        if name not in names or not value:
+            continue
+        names.remove(name)  # a second one does not count
+        inner = list(document.run(list(html_text(_value(value))), write_html))
+        start, end = (offset + at for at in attribute.span("value"))
+        quoted = partial(_quoted, quote="'" if value[0] == "'" else '"')
+        parts += [match.string[position:start], Value(value, inner, quoted)]
+        position = end
+    return [*parts, match.string[position : match.end()]]
+
+
+def html_text(raw: str) -> Iterator[Piece]:
+    """A text with entities, with the blanks at both ends as pieces of their own."""
+    start, end = 0, len(raw)
+    while match := BLANK.match(raw, start):
+        start = match.end()
+    while end > start and (raw[end - 1].isspace() or raw.endswith(("&nbsp;", "&#160;"), 0, end)):
+        end -= 1 if raw[end - 1].isspace() else 6
+    for part in (raw[:start], raw[start:end], raw[end:]):
+        if part:
+            yield Piece((part,), unescape(part))
+
+
+def unescape(raw: str) -> str:
+    """``html.unescape``, which raises ValueError for numbers of thousands of digits."""
+    return html.unescape(HUGE_NUMBER.sub("\N{REPLACEMENT CHARACTER}", raw)) if "&" in raw else raw
+
+
+def write_html(written: list[Written]) -> str:
+    return "".join(
+        part.text if part.tag else html.escape(part.text, quote=False) for part in written
+    )
+
+
+def _attributes(raw: str) -> dict[str, str]:
+    """The values of the attributes, with their quotes; of each the first counts."""
+    return {m[1].lower(): m["value"] or "" for m in reversed(list(ATTRIBUTE.finditer(raw)))}
+
+
+def _value(raw: str) -> str:
+    return raw[1:-1] if raw[:1] in ('"', "'") else raw
+
+
+def _quoted(value: str, quote: str) -> str:
+    escaped = value.replace(quote, "&#39;" if quote == "'" else "&quot;")
+    return f"{quote}{escaped}{quote}"
+
+
+def _is_kept(attributes: dict[str, str]) -> bool:
+    if "translate" not in attributes and "class" not in attributes:
+        return False
+    translate = _value(attributes.get("translate", "")).strip().lower()
+    return translate == "no" or "notranslate" in _value(attributes.get("class", "")).split()
+
+
+def verbatim_end(text: str, tag: str, position: int) -> int:
+    """Where the element ``tag`` ends whose start tag ends at ``position``."""
+    if tag in RAW:
+        found = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(text, position)
+        return found.start() if found else len(text)
+    depth = 1
+    while depth and (match := TOKEN.search(text, position)):
+        position = match.end()
+        if match["closed"] and match["tag"].lower() == tag:
+            if match["end"]:
+                depth -= 1
+            elif not match["attributes"].endswith("/"):
+                depth += 1
+    return len(text) if depth else position
+
+
+def _ends_in_break(run: list[Piece]) -> bool:
+    pieces = (piece for piece in reversed(run) if piece.kind or piece.text.strip())
+    last = next(pieces, None)
+    return last is not None and last.breaks
+
+
+def _declared(data: bytes) -> str:
+    """Python's name of the encoding in a page's ``<meta>``, else UTF-8."""
+    if any(data.startswith(mark) for mark, _ in BYTE_ORDER_MARKS):
+        return "utf-8"
+    found = CHARSET.search(data[:4096])
+    if found is None:
+        return "utf-8"
+    label = (found[1] or found[2]).decode("ascii", "replace")
+    try:
+        name = codecs.lookup(label).name
+    except LookupError:
+        return "utf-8"
+    if name in ("ascii", "iso8859-1"):  # as browsers do
+        return "cp1252"
+    return name if ENCODINGS.fullmatch(name) else "utf-8"

@@ -1,0 +1,245 @@
+"""Tables (CSV, TSV) and records (JSONL): the columns that are named are translated."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from mt.documents.document import DocumentError
+from mt.documents.text_document import Part, TextDocument, Value, decode
+
+DELIMITERS = ",;\t"
+MOST_NAMES = 20  # of columns that an error lists
+NEW_LINE = r"\r\n|\r|\n"
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
+SPACE = re.compile(r"[ \t\r\n]*")
+JSON = json.JSONDecoder(parse_int=len, parse_float=len)  # no values: numbers may be too long
+CELL = (
+    r'(?:"(?P<quoted>[^"]*(?:""[^"]*)*)"(?=[DELIMITER\r\n]|\Z)|(?P<plain>[^DELIMITER\r\n]*))'
+    r"(?P<end>\r\n|[DELIMITER\r\n]|\Z)"
+)
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Cell(NamedTuple):
+    raw: str
+    value: str
+    is_quoted: bool
+    end: str  # the delimiter or line break behind it
+
+
+def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
+    """A table with names in its first line, divided by commas, semicolons or tabs.
+
+    ``columns``: "en" translates the column in place, "en=de" writes the translations of "en" to
+    "de", which is added where it is missing. Raises DocumentError if there is no column "en" or
+    the file is not UTF-8 or UTF-16.
+    """
+    text, encoding, mark = decode(data)
+    document = TextDocument(encoding, mark)
+    headers = {delimiter: next(_rows(text, delimiter)) for delimiter in DELIMITERS}
+    delimiter = max(headers, key=lambda d: (_has_all(_names(headers[d]), columns), len(headers[d])))
+    names = _names(headers[delimiter])
+    pairs = [_pair(column, names) for column in columns]
+    names += [new for new in dict.fromkeys(new for _, new in pairs) if new not in names]
+    places = [(names.index(old), names.index(new)) for old, new in pairs]
+    width = len(headers[delimiter])
+    for number, row in enumerate(_rows(text, delimiter), 1):
+        if len(row) == 1 and not row[0].raw:
+            document.parts.append(row[0].end)
+        elif number == 1:
+            added: list[Part] = [_quoted(name, delimiter) for name in names[width:]]
+            document.parts += _joined(row, [cell.raw for cell in row] + added, delimiter)
+        elif len(row) > width < len(names):
+            raise DocumentError(
+                f"has {len(row)} cells in row {number} and {width} names: correct it"
+            )
+        else:
+            document.parts += _joined(row, _cells(document, row, places, delimiter), delimiter)
+    return document
+
+
+def read_jsonl(data: bytes, columns: Sequence[str]) -> TextDocument:
+    """Records, a JSON object in each line; ``columns`` are keys, as of ``read_csv``.
+
+    Their values are texts or lists of texts; another value, such as null, stays. Raises
+    DocumentError if no record has the key, a line is no object or the file is not UTF-8.
+    """
+    text, encoding, mark = decode(data)
+    document = TextDocument(encoding, mark)
+    lines = LINE.findall(text)
+    names: dict[str, None] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            names |= dict.fromkeys(_members(line, number)[0])
+    pairs = [_pair(column, list(names)) for column in columns]
+    for number, line in enumerate(lines, 1):
+        document.parts += _record(document, line, number, pairs) if line.strip() else [line]
+    return document
+
+
+def _pair(column: str, names: Sequence[str]) -> tuple[str, str]:
+    """The columns from which and to which is translated."""
+    old, sign, new = column.partition("=")
+    if column in names or not sign:
+        old = new = column
+    if old in names and new:
+        return old, new
+    shown = ["".join(filter(str.isprintable, name))[:50] for name in names if name]
+    known = ", ".join(f'"{name}"' for name in shown[:MOST_NAMES]) or "none"
+    more = ", ..." if len(shown) > MOST_NAMES else ""
+    raise DocumentError(f'has no column "{old}": it has {known}{more}')
+
+
+# CSV
+
+
+def _rows(text: str, delimiter: str) -> Iterator[list[_Cell]]:
+    """The rows, whose cells together are the text; at least one.
+
+    A quotation mark that does not begin and end a cell is a character as any other.
+    """
+    row: list[_Cell] = []
+    for match in re.finditer(CELL.replace("DELIMITER", delimiter), text):
+        quoted, plain, end = match["quoted"], match["plain"], match["end"]
+        value = plain if quoted is None else quoted.replace('""', '"')
+        row.append(_Cell(match[0][: len(match[0]) - len(end)], value, quoted is not None, end))
+        if end != delimiter:
+            yield row
+            row = []
+
+
+def _names(header: Iterable[_Cell]) -> list[str]:
+    return [cell.value.strip() for cell in header]
+
+
+def _has_all(names: list[str], columns: Sequence[str]) -> bool:
+    return all(column in names or column.partition("=")[0] in names for column in columns)
+
+
+def _cells(
+    document: TextDocument, row: list[_Cell], places: list[tuple[int, int]], delimiter: str
+) -> list[Part]:
+    cells: list[Part] = [cell.raw for cell in row]
+    sources: dict[int, list[Part]] = {}
+    for old, new in places:
+        if old >= len(row) or not row[old].value.strip():
+            continue
+        if old not in sources:
+            sources[old] = list(document.plain(row[old].value, NEW_LINE))
+        cells += [""] * (new + 1 - len(cells))
+        like = row[new] if new < len(row) and row[new].raw else row[old]
+        encode = partial(_quoted, delimiter=delimiter, like=like)
+        cells[new] = Value(row[old].raw, sources[old], encode, always=old != new)
+    return cells
+
+
+def _joined(row: list[_Cell], cells: list[Part], delimiter: str) -> Iterator[Part]:
+    for i, cell in enumerate(cells):
+        yield cell
+        yield delimiter if i < len(cells) - 1 else row[-1].end
+
+
+def _quoted(value: str, delimiter: str, like: _Cell | None = None) -> str:
+    """A cell, with quotation marks where they are needed or the cell ``like`` has them."""
+    own = like is not None and not like.is_quoted and '"' in like.raw  # they mean nothing here
+    if (
+        (like is not None and like.is_quoted)
+        or value.startswith('"')
+        or ('"' in value and not own)
+        or any(character in value for character in (delimiter, "\r", "\n"))
+    ):
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+# JSONL
+
+
+def _record(
+    document: TextDocument, line: str, number: int, pairs: list[tuple[str, str]]
+) -> list[Part]:
+    members, end = _members(line, number)
+    as_ascii = line.isascii() and "\\u" in line
+    comma, colon = (", ", ": ") if '": ' in line else (",", ":")
+    parts: dict[int, tuple[int, list[Part]]] = {}  # start of what they replace -> its end
+    added: dict[str, list[Part]] = {}
+    for old, new in pairs:
+        if old not in members:
+            continue
+        values = _texts(document, line, members[old], as_ascii, always=old != new)
+        if not values:
+            continue
+        if new in members:
+            parts[members[new][0]] = members[new][1], values
+        else:
+            name = json.dumps(new, ensure_ascii=as_ascii)
+            added[new] = [f"{comma}{name}{colon}", *values]
+    result: list[Part] = []
+    position = 0
+    for start in sorted(parts):
+        result += [line[position:start], *parts[start][1]]
+        position = parts[start][0]
+    result.append(line[position:end])
+    for values in added.values():
+        result += values
+    return [*result, line[end:]]
+
+
+def _texts(
+    document: TextDocument, line: str, place: tuple[int, int], as_ascii: bool, always: bool
+) -> list[Part]:
+    """The parts of a text or of a list of texts; none of another value."""
+    whole = JSON.raw_decode(line, place[0])[0]
+    is_list = isinstance(whole, list)
+    if not all(isinstance(value, str) for value in (whole if is_list else [whole])):
+        return []
+    encode = partial(_dumped, as_ascii=as_ascii)
+    result: list[Part] = []
+    position = place[0]
+    for _ in whole if is_list else [whole]:
+        begin = line.index('"', position)
+        value, end = JSON.raw_decode(line, begin)
+        parts = list(document.plain(value, NEW_LINE))
+        result += [line[position:begin], Value(line[begin:end], parts, encode, always)]
+        position = end
+    return [*result, line[position : place[1]]] if result else []
+
+
+def _members(line: str, number: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """Where the values of a line's object begin and end, and where the last of them ends."""
+    members: dict[str, tuple[int, int]] = {}
+    try:
+        position = end = _after(line, 0, "{")
+        while line[position : position + 1] != "}":
+            position = _after(line, position, ",") if members else position
+            key, position = JSON.raw_decode(line, position)
+            start = _after(line, position, ":")
+            end = JSON.raw_decode(line, start)[1]
+            if not isinstance(key, str):
+                raise ValueError("a key is no text")
+            members[key] = start, end
+            position = _blank(line, end)
+        if line[position + 1 :].strip():
+            raise ValueError("more than an object")
+    except (ValueError, RecursionError):
+        raise DocumentError(f"line {number} is no JSON object: correct it") from None
+    return members, end
+
+
+def _after(line: str, position: int, sign: str) -> int:
+    """The next place that is not blank behind a ``sign``, which must come."""
+    position = _blank(line, position)
+    if line[position : position + 1] != sign:
+        raise ValueError(f"no {sign}")
+    return _blank(line, position + 1)
+
+
+def _blank(line: str, position: int) -> int:
+    match = SPACE.match(line, position)
+    return match.end() if match else position
+
+
+def _dumped(text: str, as_ascii: bool) -> str:
+    return json.dumps(text, ensure_ascii=as_ascii or bool(SURROGATE.search(text)))
