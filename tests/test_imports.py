@@ -41,6 +41,7 @@ CONFINED: dict[str, set[str]] = {
     "onnxruntime": {"mt.export"},
     "fastapi": {"mt.serving"},
     "lxml": {"mt.documents"},
+    "markdown_it": {"mt.documents"},
     "uvicorn": {"mt.serving"},
     "prometheus_client": {"mt.serving"},
     "py3langid": {"mt.serving"},
