@@ -20,6 +20,8 @@ from mt.data.tokenizer import Tokenizer
 
 Form = tuple[int, ...]  # ids
 BYTE = re.compile("<0x[0-9A-F]{2}>")
+# Between letters or digits these belong to the word: 3.5, 8:15, x-ray, https://example.org/a?b=1
+JOINERS = frozenset(".,:;/-_'’@&=?#%+~")
 
 
 class Vocabulary:
@@ -31,9 +33,10 @@ class Vocabulary:
             self.texts[i] = ""
         self.ends_word = np.array([not text[:1].isalnum() for text in self.texts])
         self.in_word = [text[-1:].isalnum() for text in self.texts]
-        # Tokens alike in both are told by a number that is no token.
-        kinds = zip(self.ends_word.tolist(), self.in_word, strict=True)
-        self.kinds = [-1 - 2 * ends - into for ends, into in kinds]
+        self.joins = [text in JOINERS for text in self.texts]
+        # Tokens alike in all three are told by a number that is no token.
+        alike = zip(self.ends_word.tolist(), self.in_word, self.joins, strict=True)
+        self.kinds = [-1 - 4 * ends - 2 * into - joins for ends, into, joins in alike]
         # Those in which a word ends: the others end one only at their beginning.
         inside = [re.search(r"\w\W", text) for text in self.texts]
         self.with_word_end = [i for i, match in enumerate(inside) if match]
@@ -46,15 +49,19 @@ class Vocabulary:
 class Progress:
     """How far a hypothesis is with the terms: a state of an automaton that is built in use.
 
-    ``met`` has bit i if term i is there, one that a word's end would complete included.
+    ``settled`` has bit i if term i is there, ``met`` also has one that a word's end would complete.
     """
 
-    def __init__(self, constraints: "Constraints", met: int, node: int, *flags: bool) -> None:
-        self.in_word, self.is_bound = flags  # ends with a letter; must go on with what has begun
-        self._constraints, self._met, self.node = constraints, met, node
+    def __init__(
+        self, constraints: "Constraints", met: int, held: int, node: int, *flags: bool
+    ) -> None:
+        self.in_word, self.is_bound = flags  # ends within a word; must go on with what has begun
+        self._constraints, self.settled, self.node = constraints, met, node
         ended = constraints.ended(met, node)
-        self.may_end_term = ended is not None  # a term is met if a word ends here
-        self.met = met if ended is None else met | 1 << ended
+        # The term that is met if a word ends here; a joiner may stand after it.
+        self._ended = held if ended is None else 1 << ended
+        self.may_end_term = self._ended > 0
+        self.met = met | self._ended
         self.is_complete = self.met == constraints.all_terms
         # A term has begun that is not met.
         self.has_begun = any(not self.met >> term & 1 for term, _ in constraints.begun[node])
@@ -71,16 +78,22 @@ class Progress:
         key = (token if token in constraints.tokens else vocabulary.kinds[token], would_end)
         after = self._after.get(key)
         if after is None:
-            ends_word, in_word = vocabulary.ends_word[token], vocabulary.in_word[token]
-            met = self.met if ends_word else self._met
-            node = constraints.follow(self.node, token)
+            ends_word = vocabulary.ends_word[token]
+            joins = self.in_word and vocabulary.joins[token]
+            in_word = vocabulary.in_word[token] or joins
+            met = self.met if ends_word and not joins else self.settled
+            # What belongs to a term that has ended does not begin another one.
+            goes_on = met == self.settled or token in constraints.children[self.node]
+            node = constraints.follow(self.node if goes_on else 0, token)
             if constraints.depths[node] == 1 and self.in_word and not ends_word:
                 node = 0  # no term begins in the middle of a word
             is_bound = would_end or self.is_bound
             if is_bound:
                 left = [n for term, n in constraints.begun[node] if not met >> term & 1]
                 is_bound = bool(left) and min(left) > 0
-            after = self._after[key] = constraints.progress(met, node, in_word, is_bound)
+            after = self._after[key] = constraints.progress(
+                met, self._ended if joins else 0, node, in_word, is_bound
+            )
         return after
 
     @cached_property
@@ -104,7 +117,7 @@ class Progress:
         return [
             token
             for token, child in children.items()
-            if any(not self._met >> term & 1 for term, _ in begun[child])
+            if any(not self.settled >> term & 1 for term, _ in begun[child])
         ]
 
 
@@ -143,15 +156,15 @@ class Constraints:
             min(map(len, own or forms)) for own, forms in zip(after_word, self.terms, strict=True)
         ]
         self._build_trie()
-        self._states: dict[tuple[int, int, bool, bool], Progress] = {}
-        self.start = self.progress(0, 0, False, False)
+        self._states: dict[tuple[int, int, int, bool, bool], Progress] = {}
+        self.start = self.progress(0, 0, 0, False, False)
         words = "|".join(re.escape(" ".join(phrase.split())) for phrase in forbidden)
         self._forbidden = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if forbidden else None
         self._longest_text = max(map(len, forbidden), default=0) + 1
 
-    def progress(self, met: int, node: int, in_word: bool, is_bound: bool) -> Progress:
+    def progress(self, met: int, held: int, node: int, in_word: bool, is_bound: bool) -> Progress:
         """The state of the automaton, the same object for the same values."""
-        key = met, node, in_word, is_bound
+        key = met, held, node, in_word, is_bound
         if key not in self._states:
             self._states[key] = Progress(self, *key)
         return self._states[key]
@@ -174,11 +187,22 @@ class Constraints:
         self.tokens = {token for children in self.children for token in children}
         self.failure = [0] * len(self.depths)
         self.begun = own  # of a node: the forms of which the hypothesis has a beginning
+        paths: list[tuple[int, ...]] = [()] * len(own)
         for node in sorted(range(len(own)), key=self.depths.__getitem__):
             for token, child in self.children[node].items():
-                self.failure[child] = self.follow(self.failure[node], token) if node else 0
+                path = paths[child] = (*paths[node], token)
+                suffix = self.follow(self.failure[node], token) if node else 0
+                while suffix and self._begins_in_word(path, len(path) - self.depths[suffix]):
+                    suffix = self.failure[suffix]
+                self.failure[child] = suffix
                 # The longest form comes first: the end of the hypothesis is that of one term.
-                self.begun[child] = [*own[child], *self.begun[self.failure[child]]]
+                self.begun[child] = [*own[child], *self.begun[suffix]]
+
+    def _begins_in_word(self, path: Sequence[int], start: int) -> bool:
+        """Whether ``path[start:]`` begins in the middle of a word of the path."""
+        words = self.vocabulary
+        joined = start > 1 and words.joins[path[start - 1]] and words.in_word[path[start - 2]]
+        return not words.ends_word[path[start]] and (words.in_word[path[start - 1]] or joined)
 
     def follow(self, node: int, token: int) -> int:
         """The node of the longest beginning of a form with which a hypothesis then ends."""
@@ -250,16 +274,23 @@ class Constraints:
         """Where the terms that are met stand in an output, ids without eos."""
         state, places, met = self.start, [], 0
         for end, token in enumerate([*ids, EOS]):
-            is_word = self.vocabulary.ends_word[token]
-            if is_word and state.met != met:  # a term has ended here
-                term = (state.met ^ met).bit_length() - 1
-                met = state.met
-                lengths = [
-                    (len(form), number)
-                    for number, form in enumerate(self.terms[term])
-                    if tuple(ids[max(0, end - len(form)) : end]) == form
-                ]
-                length, number = max(lengths)
-                places.append(Place(term, number, end - length, end))
-            state = state.advance(token)
+            after = state.advance(token)
+            if after.settled != met:  # a term has ended here, or before a joiner
+                term = (after.settled ^ met).bit_length() - 1
+                met = after.settled
+                places.append(self._place(term, ids, end))
+            state = after
         return places
+
+    def _place(self, term: int, ids: Sequence[int], end: int) -> Place:
+        """Where the term stands that ends before ``ids[end]``, or before joiners there."""
+        for last in range(end, 0, -1):
+            lengths = [
+                (len(form), number)
+                for number, form in enumerate(self.terms[term])
+                if tuple(ids[max(0, last - len(form)) : last]) == form
+            ]
+            if lengths:
+                length, number = max(lengths)
+                return Place(term, number, last - length, last)
+        raise AssertionError("a term is met that does not stand there")

@@ -40,8 +40,9 @@ def occurrences(ids, forms):
         for start in range(len(ids) - len(form) + 1):
             end = start + len(form)
             before, after = text_of(ids[:start]), text_of(ids[end:])
-            word_begins = text_of(form).startswith(" ") or not before[-1:].isalnum()
-            if ids[start:end] == list(form) and word_begins and not after[:1].isalnum():
+            begins = not text_of(form)[0].isalnum() or not _within_word(before)
+            # A dot between letters belongs to the word.
+            if ids[start:end] == list(form) and begins and not re.match(r"\.*\w", after):
                 ends.add(end)
     return len(ends)
 
@@ -80,7 +81,11 @@ def rambles(source, ids, terms, options):
 
 def _begins_word(ids, start):
     before = text_of(ids[:start])
-    return text_of(ids[start:]).startswith((" ", ".")) or not before[-1:].isalnum()
+    return text_of(ids[start:]).startswith((" ", ".")) or not _within_word(before)
+
+
+def _within_word(before):
+    return re.search(r"\w\.*$", before) is not None
 
 
 def is_kept(ids, terms, forbidden):
@@ -148,6 +153,40 @@ def test_a_narrow_beam_keeps_them(max_extra, name, k):  # noqa: F811
                 for place in places:
                     form = terms[place.term][place.form]
                     assert h.ids[place.start : place.end] == form
+
+
+NUMBERS = Vocabulary(["<pad>", "<unk>", "<s>", "</s>", "▁", "9", "7", ".", "▁a", "("])
+DIGITS = {"9": 5, "7": 6, ".": 7, " ": 4, "a": 8, "(": 9}
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "is_met"),
+    [
+        ("97", " 97", True),
+        ("97", "(97", True),
+        ("97", "(97.", True),
+        ("97", " 97. a", True),
+        ("97", " 97.9", False),
+        ("97", " 9.97", False),
+        ("97", " 997", False),
+        ("97", " 979", False),
+        ("97", " a97", False),
+        ("9797", " 979797", False),
+        ("9797", " 97 9797", True),
+        ("9.7", " 9.7", True),
+        ("9.7", " 9.79", False),
+        ("9.7", " 9.9.7", False),
+    ],
+)
+def test_a_number_in_a_number_does_not_count(form, text, is_met):
+    forms = [[DIGITS[c] for c in form], [4, *(DIGITS[c] for c in form)]]
+    constraints = Constraints(NUMBERS, [forms])
+    ids = [DIGITS[c] for c in text.replace(" a", "a")]
+    places = constraints.places(ids)
+    assert len(places) == is_met
+    if is_met:
+        (place,) = places
+        assert list(ids[place.start : place.end]) in forms
 
 
 def test_the_length_is_enough(max_extra):  # noqa: F811
