@@ -246,8 +246,11 @@ def test_empty_ones_are_refused(terms, forbidden):
 
 
 def test_the_trie_follows_all_beginnings():
-    """The state after any tokens is that of a search for each form from the beginning."""
-    terms = [[[4, 5, 4]], [[5, 4, 5]], [[4, 4]]]
+    """The state after any tokens is that of a search for each form from the beginning.
+
+    The forms are too long to be whole: a term that has ended begins nothing else.
+    """
+    terms = [[[4, 5, 4, 4, 5, 4, 5]], [[5, 4, 5, 5, 4, 4, 4]], [[4, 4, 5, 4, 4, 5, 5]]]
     constraints = Constraints(VOCABULARY, terms)
     for ids in itertools.product([4, 5], repeat=6):
         state = constraints.start
