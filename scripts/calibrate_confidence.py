@@ -19,14 +19,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
 from mt.utils import console
 
 sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
 
 with console.exit_at_interrupt():
+    import numpy as np
+    import torch
     from reporting import new_report, table, write_report
 
     from mt.data import phrasebook
