@@ -157,7 +157,7 @@ class EvaluatedModel:
         self.translator = Translator.load(
             self.paths, config.device, config.precision, config.workers
         )
-        self.languages: list[str] = self.translator.configs[0].get("languages") or ["en", "de"]
+        self.languages = list(self.translator.languages)
 
     def description(self, sources: list[str]) -> Report:
         """Names, configurations and hashes for the report.

@@ -13,11 +13,10 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from mt.utils.checks import check_number, short_repr
-from mt.utils.json_io import read_json
+from mt.inference.options import read_setting
+from mt.utils.checks import check_number
 
 MAX_WEIGHT = 1000  # far beyond any fit
 
@@ -83,22 +82,16 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration | None:
 
     Reads no weights. Raises ValueError that names the file if the values make no sense.
     """
-    for name in ("mt.json", "config.json"):
-        file = Path(path) / name
-        try:
-            config = read_json(file)
-        except (OSError, ValueError):  # loading the folder reports what is wrong with it
-            continue
-        values = config.get("confidence") if isinstance(config, dict) else None
-        try:
-            return None if values is None else calibration_of(values)
-        except ValueError as error:
-            raise ValueError(f"{file}: confidence={short_repr(values)}: {error}") from None
-    return None
+    return read_setting(path, "confidence", calibration_of)
 
 
-def calibration_of(values: Any) -> Calibration:
-    """The calibration in a config's "confidence". ValueError if it may not hold these values."""
+def calibration_of(values: Any) -> Calibration | None:
+    """The calibration in a config's "confidence", if it is not null.
+
+    Raises ValueError if it may not hold these values.
+    """
+    if values is None:
+        return None
     names = [field.name for field in fields(Calibration)]
     if not isinstance(values, dict) or set(values) != set(names):
         raise ValueError(f"must hold {', '.join(names[:-1])} and {names[-1]}, nothing else")

@@ -18,7 +18,6 @@ import numpy as np
 from mt.data.special_ids import EOS, SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer
 
-Form = tuple[int, ...]  # ids
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 # Between letters or digits these belong to the word: 3.5, 8:15, x-ray, https://example.org/a?b=1
 JOINERS = frozenset(".,:;/-_'’@&=?#%+~")
@@ -74,7 +73,7 @@ class Progress:
     def advance(self, token: int, would_end: bool = False) -> "Progress":
         """After one more token. ``would_end``: eos was the likeliest one."""
         constraints, vocabulary = self._constraints, self._constraints.vocabulary
-        # All tokens that no form has and that are alike in these two ways lead to one state.
+        # All tokens that no form has and that are alike to the vocabulary lead to one state.
         key = (token if token in constraints.tokens else vocabulary.kinds[token], would_end)
         after = self._after.get(key)
         if after is None:

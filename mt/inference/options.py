@@ -1,12 +1,15 @@
 """How to search: the options of a call, and the defaults that a model folder names for itself."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mt.utils.checks import check_bool, check_int, check_number, short_repr
 from mt.utils.json_io import read_json
+
+Setting = TypeVar("Setting")
 
 MAX_EXTRA = 50  # an output is at most this many tokens longer than its input (6.1)
 
@@ -98,18 +101,29 @@ def load_search_defaults(path: str | os.PathLike[str]) -> SearchOptions:
 
     Reads no weights. Raises ValueError that names the file if the values make no sense.
     """
-    for name in ("mt.json", "config.json"):
-        file = Path(path) / name
+    return read_setting(path, "search", search_defaults) or SearchOptions()
+
+
+def read_setting(
+    path: str | os.PathLike[str], name: str, parse: Callable[[Any], Setting]
+) -> Setting | None:
+    """What a model folder or an export says under ``name``; None if it says nothing.
+
+    ``parse`` makes it of the value in the file. Raises ValueError that names the file where
+    ``parse`` raises TypeError or ValueError.
+    """
+    for file in (Path(path) / "mt.json", Path(path) / "config.json"):
         try:
             config = read_json(file)
         except (OSError, ValueError):  # loading the folder reports what is wrong with it
             continue
-        settings = config.get("search", {}) if isinstance(config, dict) else {}
+        if not isinstance(config, dict) or name not in config:
+            return None
         try:
-            return search_defaults(settings)
+            return parse(config[name])
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{file}: search={short_repr(settings)}: {error}") from None
-    return SearchOptions()
+            raise ValueError(f"{file}: {name}={short_repr(config[name])}: {error}") from None
+    return None
 
 
 def search_defaults(settings: dict[str, Any]) -> SearchOptions:

@@ -190,9 +190,8 @@ class ConstrainedSearch(SentenceSearch):
     The beam is divided among banks of hypotheses that have as many terms. Two costs are not what
     they are in other searches, because all hypotheses have to pay for the terms. In a score, the
     log P of the terms is divided by the penalty of the source's length: else a long hypothesis
-    would dilute it.
-    And what a form costs after its first token does not count until it is whole: else those which
-    are about to begin it would push out those which have paid.
+    would dilute it. And what a form costs after its first token does not count until it is whole:
+    else those which are about to begin it would push out those which have paid.
     """
 
     def __init__(

@@ -117,22 +117,23 @@ def written(
 
     ``all_caps``: everything else is put in capitals.
     """
-    stretches: list[tuple[bool, int, int, str]] = []  # whether a term, its ids, its text
+    stretches: list[tuple[int, int, str | None]] = []  # its ids, and the text of a term
     position = 0
     for place in terms.constraints.places(ids):
         if place.start < position:  # a term in a term
             continue
-        form = terms.texts[place.term][place.form]
-        stretches.append((False, position, place.start, ""))
-        stretches.append((True, place.start, place.end, form))
+        stretches.append((position, place.start, None))
+        stretches.append((place.start, place.end, terms.texts[place.term][place.form]))
         position = place.end
-    stretches.append((False, position, len(ids), ""))
+    stretches.append((position, len(ids), None))
     text = ""
-    for is_term, start, end, form in stretches:
+    for start, end, form in stretches:
         own = list(ids[start:end])
         if not own:
             continue
         blank = " " if tokenizer.pieces(own[:1])[0].startswith("▁") else ""
-        spelled = form if is_term else tokenizer.decode([own])[0].lstrip()
-        text += blank + (spelled.upper() if all_caps and not is_term else spelled)
+        if form is None:
+            spelled = tokenizer.decode([own])[0].lstrip()
+            form = spelled.upper() if all_caps else spelled
+        text += blank + form
     return text.strip()

@@ -357,8 +357,7 @@ class Translator:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        values = self.configs[0].get("confidence") if self.configs else None
-        return None if values is None else calibration_of(values)
+        return calibration_of(self.configs[0].get("confidence")) if self.configs else None
 
     @cached_property
     def term_encoder(self) -> TermEncoder:

@@ -158,7 +158,6 @@ def build(name: str, folder: str | None) -> Engine:
         from mt.export.ctranslate2 import Engine as CTranslate2
 
         translator: Translator = CTranslate2(str(folder))
-        translator.configs = ()  # the application looks there for the languages
         return Windows(translator)
     translator = Translator.load(None, "cpu")
     return Sequential(translator) if name == "one-at-a-time" else Windows(translator)
