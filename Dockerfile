@@ -11,7 +11,8 @@ WORKDIR /app
 COPY pyproject.toml ./
 RUN python -c "import tomllib; \
     project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-    print(*project['dependencies'], *project['optional-dependencies']['server'], sep='\n')" \
+    extras = project['optional-dependencies']; \
+    print(*project['dependencies'], *extras['server'], *extras['documents'], sep='\n')" \
     > requirements.txt \
     && pip install --no-cache-dir --requirement requirements.txt
 

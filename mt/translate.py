@@ -1,7 +1,7 @@
 """python -m mt.translate: translate sentences from arguments, a pipe, a file or a prompt.
 
-It writes one line for every line it reads, in order. It must start at once, so it imports neither
-Lightning nor Hydra nor `datasets`.
+It writes one line for every line it reads, in order; or a document for a document. It must start at
+once, so it imports neither Lightning nor Hydra nor `datasets`.
 """
 
 import argparse
@@ -9,25 +9,28 @@ import io
 import itertools
 import json
 import logging
-import math
 import os
 import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from mt.utils import console
 
 with console.exit_at_interrupt():
+    from mt.documents.document import Document
+    from mt.documents.files import is_document, is_table, load_document, translate_document
     from mt.inference.alignment import line_links
+    from mt.inference.arguments import SEARCH_HELP, make_parser, search_options
     from mt.inference.glossary import Glossary
-    from mt.inference.linear import PRECISIONS
     from mt.inference.options import SearchOptions, load_search_defaults
-    from mt.inference.terms import DECIMALS, TermRules
+    from mt.inference.records import translation_record
+    from mt.inference.terms import TermRules
     from mt.inference.translation import Translation
     from mt.inference.translator import Translator
     from mt.model import checkpoint
@@ -36,21 +39,7 @@ with console.exit_at_interrupt():
     from mt.utils.checks import check_int
     from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
 
-SEARCH_HELP = {  # for each field of SearchOptions that is a number
-    "beam_size": "number of hypotheses kept; 1 is greedy (default: the model's own, else 4)",
-    "alpha": "strength of the length penalty (default: the model's own, else 0.6)",
-    "n_best": "print N translations of each line: line number, score and text, separated by tabs",
-    "min_length": "a translation has at least this many tokens",
-    "max_length": "a translation has at most this many tokens (default: 50 more than its source)",
-    "no_repeat_ngram": "no N tokens come twice in a translation",
-    "repetition_penalty": "a value above 1 makes tokens less likely to come again",
-    "samples": "draw N translations instead of searching; the best score comes first",
-    "alternatives": "continue each of the N likeliest first tokens greedily instead of searching",
-    "temperature": "temperature of the samples (default 1)",
-    "top_k": "sample among the K likeliest tokens",
-    "top_p": "sample among the likeliest tokens whose probabilities sum to P",
-    "seed": "seed of the samples (default 0)",
-}
+Progress = Callable[..., object]  # moves a bar on by a number, or with ``total`` to it
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -61,6 +50,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("give sentences or --input, not both")
     if args.resume and args.output is None:
         parser.error("--resume is for an --output")
+    args.is_document = args.input is not None and is_document(args.input)
+    if args.is_document:
+        check_document_options(parser, args)
+    elif args.column:
+        parser.error("--column is for an --input that ends in .csv, .tsv or .jsonl")
     if (args.tokens or args.attention) and not args.json:
         parser.error("--tokens and --attention are printed with --json")
     if args.align and args.n_best and not args.json:
@@ -86,72 +80,28 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mt.translate",
-        description="Translate sentences given as arguments, or lines of standard input or a file.",
-    )
-    add = parser.add_argument
-    add("sentences", nargs="*", metavar="SENTENCE")
-    add("--model", action="append", help="model folder or checkpoint; `everyday`, the bundled "
-        "model (default); `latest`, the newest model under outputs/; or ORG/NAME, a MarianMT model "
-        "of the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-de, or its folder. Several "
-        "--model make an ensemble, which takes its search defaults from the first")  # fmt: skip
-    add = parser.add_argument_group("lines and files").add_argument
-    add("--input", metavar="FILE", help="read lines from FILE")
-    add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
-    add("--resume", action="store_true", help="continue an --output that was interrupted")
-    add("--split", action=argparse.BooleanOptionalAction, help="split a line into sentences "
-        "(default: only an argument or a line typed at a prompt)")  # fmt: skip
-    add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
-    add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
-    add("--align", action="store_true", help="print which words belong together instead of the "
-        "translation: 0-1 is the first word of the source and the second one of the translation; "
-        "words stand between blanks")  # fmt: skip
-    add("--json", action="store_true", help="print a JSON object a line, with scores")
-    add("--tokens", action="store_true", help="with --json: print pieces and their log P")
-    add("--attention", action="store_true", help="with --json: print attention over the source")
-    add = parser.add_argument_group("terms").add_argument
-    add("--glossary", metavar="FILE", help="words that must become others: a tab-separated file, a "
-        ".csv of DeepL, or .tbx")  # fmt: skip
-    add("--keep", action=argparse.BooleanOptionalAction, help="keep addresses, file names, "
-        "placeholders, codes and numbers as they are (default: only in an argument or a line typed "
-        "at a prompt)")  # fmt: skip
-    add("--decimal", choices=DECIMALS, default="either", help="how --keep writes 1,250.50: as "
-        "German does, as it is, or either (default)")  # fmt: skip
-    add("--forbid", metavar="PHRASE", action="append", default=[], help="a phrase that must not "
-        "come; several are allowed")  # fmt: skip
-    add = parser.add_argument_group("speed").add_argument
-    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
-    add("--precision", choices=PRECISIONS, help="default: float32, or the one an export stores")
-    add("--engine", default="mt", choices=("mt", "ctranslate2"), help="program that computes: mt "
-        "(default), or ctranslate2, which reads a folder written by mt.export, gives different "
-        "scores, and can neither sample nor score")  # fmt: skip
-    add("--batch-size", type=int, default=64, help="sentences in a batch (default 64)")
-    add("--workers", type=int, help="batches at a time (default: one for each CPU thread)")
-    add = parser.add_argument_group("search").add_argument
-    for field in fields(SearchOptions):
-        if field.name in SEARCH_HELP:
-            number = float if isinstance(field.default, float) else int
-            flag = "--" + field.name.replace("_", "-")
-            add(flag, type=number, help=SEARCH_HELP[field.name])
-    add("--mbr", action="store_true", help="rank translations by chrF against each other")
-    return parser
-
-
-def search_options(args: argparse.Namespace, defaults: SearchOptions) -> SearchOptions:
-    """The options of the command line; the model's ``defaults`` for the rest.
-
-    Raises ValueError that names a value that makes no sense.
-    """
-    values = {name: getattr(args, name) for name in SEARCH_HELP if getattr(args, name) is not None}
-    return replace(defaults, **values, mbr=args.mbr, attention=args.attention or args.align)
+def check_document_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if is_table(args.input) and not args.column:
+        parser.error(f"{args.input} is a table: name a column that is translated with --column")
+    if args.output is None:
+        parser.error(f"{args.input} is a document: name its translation with --output")
+    if Path(args.output).suffix.lower() != Path(args.input).suffix.lower():
+        end = Path(args.input).suffix
+        parser.error(f"the translation of a {end} is a {end}: name another --output")
+    for name in ("score", "prefix", "n_best", "align", "tokens", "attention"):
+        if getattr(args, name):
+            parser.error(f"--{name.replace('_', '-')} is for lines, and {args.input} is a document")
+    if args.engine != "mt":
+        parser.error(f"--engine {args.engine} translates lines, and {args.input} is a document")
 
 
 def render(result: Translation, number: int, args: argparse.Namespace) -> str:
     """The line, or with --n-best the lines, to print for source line ``number``."""
     if args.json:
-        return json.dumps(_record(result, args), ensure_ascii=False)
+        names = ("n_best", "align", "tokens", "attention")
+        wanted = {name: bool(getattr(args, name)) for name in names}
+        record = translation_record(result, log_prob=args.score is not None, **wanted)
+        return json.dumps(record, ensure_ascii=False)
     if args.score is not None:
         return f"{result.log_prob:.4f}"
     if args.align:
@@ -159,34 +109,6 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
     if args.n_best:
         return "\n".join(f"{number}\t{score:.4f}\t{text}" for text, score in result.n_best)
     return result.text
-
-
-def _record(result: Translation, args: argparse.Namespace) -> dict[str, Any]:
-    record: dict[str, Any] = {"source": result.source, "translation": result.text}
-    record["score"] = result.score
-    if not math.isnan(result.confidence):  # another engine gives no log P
-        record["confidence"] = round(result.confidence, 4)
-    if args.score is not None:
-        record["log_prob"] = result.log_prob
-    if args.n_best:
-        record["n_best"] = [{"translation": t, "score": s} for t, s in result.n_best]
-    if args.align:
-        record["alignment"] = line_links(result.parts)
-    if args.tokens or args.attention:
-        record["parts"] = []
-        for part in result.parts:
-            pieces: dict[str, Any] = {
-                "source": [*part.source, "</s>"],
-                "translation": [*part.output, "</s>"],
-                "log_probs": [round(log_prob, 6) for log_prob in part.log_probs],
-            }
-            if (
-                args.attention and part.attention is not None
-            ):  # the mean over layers and heads: [T, S]
-                rows = part.attention.mean(dim=(0, 1)).tolist()
-                pieces["attention"] = [[round(weight, 4) for weight in row] for row in rows]
-            record["parts"].append(pieces)
-    return record
 
 
 def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
@@ -257,6 +179,8 @@ def open_output(
         "model": [checkpoint.digest(Path(model) / weights) for model in args.model],
         "score": None if args.score is None else checkpoint.digest(args.score),
         "glossary": None if args.glossary is None else checkpoint.digest(args.glossary),
+        "document": checkpoint.digest(args.input) if args.is_document else None,
+        "column": args.column or None,
         **asdict(options),
         **{name: getattr(args, name) for name in settings},
     }
@@ -276,55 +200,96 @@ def run(args: argparse.Namespace) -> None:
         name = shlex.quote(file)
         print(f"mt.translate: these are words: --input {name} translates the file", file=sys.stderr)
     with ExitStack() as stack:
-        stream = None if args.sentences else open_input(args.input, stack)
+        document = load_document(args.input, args.column) if args.is_document else None
+        stream = None
+        if document is None and not args.sentences:
+            stream = open_input(args.input, stack)
+        is_typed = document is None and (stream is None or stream.isatty())
         if args.split is None:  # people type several sentences in a line, a corpus has one
-            args.split = args.score is None and (stream is None or stream.isatty())
+            args.split = args.score is None and (is_typed or args.is_document)
         if args.keep is None:
-            typed = (stream is None or stream.isatty()) and args.output is None
-            args.keep = typed and args.score is None and args.engine == "mt"
-        targets = None
-        if args.score is not None:
-            score_stream = open_input(args.score, stack)
-            if stream is not None and is_same_pipe(stream, score_stream):
-                raise ValueError(f"{args.score}: the sources come from there too")
-            blocks = read_blocks(score_stream, args.score, whole=True)
-            targets = itertools.chain.from_iterable(blocks)
+            args.keep = args.is_document or (is_typed and args.output is None)
+            args.keep &= args.score is None and args.engine == "mt"
+        targets = open_targets(args, stream, stack) if args.score is not None else None
         translator = load_translator(args)
         terms = term_rules(args, translator.languages)
         if terms and (args.samples or args.alternatives):
             if args.glossary or args.forbid:
                 raise ValueError("terms need beam search: leave out --samples and --alternatives")
             terms = TermRules()
+        translate = partial(
+            translator.translate, options=options, split=args.split, terms=terms,
+            batch_size=args.batch_size,
+        )  # fmt: skip
+
+        def process(lines: list[str], targets: list[str], update: Progress) -> list[Translation]:
+            if args.score is not None:
+                return translator.score(lines, targets, options.alpha, args.batch_size, update)
+            prefixes = None if args.prefix is None else [args.prefix] * len(lines)
+            return translate(lines, prefixes=prefixes, on_progress=update)
+
         # After all that may fail, because it begins a new file:
         output = open_output(args, options, stream, stack)
-        file = Path(args.input) if args.input and Path(args.input).is_file() else None
-        whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
-        update = progress(args, stream, file, stack)
-        number = 0  # lines done
-        for block in source_blocks(args, stream, whole):
-            lines = output.skip(block)
-            number += len(block) - len(lines)
-            block_targets = list(itertools.islice(targets or (), len(block)))
-            if targets is not None and len(block_targets) < len(block):
-                raise ValueError(f"{args.score}: fewer lines than the input")
-            if lines:
-                if targets is None:
-                    prefixes = None if args.prefix is None else [args.prefix] * len(lines)
-                    results = translator.translate(
-                        lines, options, prefixes=prefixes, split=args.split, terms=terms,
-                        batch_size=args.batch_size, on_progress=update,
-                    )  # fmt: skip
-                else:
-                    line_targets = block_targets[-len(lines) :]
-                    results = translator.score(
-                        lines, line_targets, options.alpha, args.batch_size, update
-                    )
-                rendered = [render(result, number + i, args) for i, result in enumerate(results, 1)]
-                output.write(lines, "".join(f"{line}\n" for line in rendered))
-                number += len(lines)
-            update(number, total=True)
-        if targets is not None and next(targets, None) is not None:
-            raise ValueError(f"{args.score}: more lines than the {number:,} of the input")
+        if document is not None:
+            run_document(args, document, translate, output, stack)
+        else:
+            run_lines(args, process, stream, targets, output, stack)
+
+
+def run_document(
+    args: argparse.Namespace,
+    document: Document,
+    translate: Callable[..., list[Translation]],
+    output: Stream | ResumableFile,
+    stack: ExitStack,
+) -> None:
+    if not isinstance(output, ResumableFile):
+        raise ValueError(f"{args.output}: not a regular file: a document is written whole")
+    update = progress_bar(len(document.segments), "texts", sys.stderr.isatty(), stack)
+    records = translate_document(
+        document, partial(translate, on_progress=update), output, partial(update, total=True)
+    )
+    for record in records:
+        if args.json:
+            print(json.dumps(record, ensure_ascii=False))
+
+
+def run_lines(
+    args: argparse.Namespace,
+    process: Callable[[list[str], list[str], Progress], list[Translation]],
+    stream: BinaryIO | None,
+    targets: Iterator[str] | None,
+    output: Stream | ResumableFile,
+    stack: ExitStack,
+) -> None:
+    file = Path(args.input) if args.input and Path(args.input).is_file() else None
+    whole = file is not None or isinstance(output, ResumableFile)  # nobody waits for lines
+    update = progress(args, stream, file, stack)
+    number = 0  # lines done
+    for block in source_blocks(args, stream, whole):
+        lines = output.skip(block)
+        number += len(block) - len(lines)
+        block_targets = list(itertools.islice(targets or (), len(block)))
+        if targets is not None and len(block_targets) < len(block):
+            raise ValueError(f"{args.score}: fewer lines than the input")
+        if lines:
+            results = process(lines, block_targets[-len(lines) :], update)
+            rendered = [render(result, number + i, args) for i, result in enumerate(results, 1)]
+            output.write(lines, "".join(f"{line}\n" for line in rendered))
+            number += len(lines)
+        update(number, total=True)
+    if targets is not None and next(targets, None) is not None:
+        raise ValueError(f"{args.score}: more lines than the {number:,} of the input")
+
+
+def open_targets(
+    args: argparse.Namespace, stream: BinaryIO | None, stack: ExitStack
+) -> Iterator[str]:
+    """The translations to score, a line at a time."""
+    score_stream = open_input(args.score, stack)
+    if stream is not None and is_same_pipe(stream, score_stream):
+        raise ValueError(f"{args.score}: the sources come from there too")
+    return itertools.chain.from_iterable(read_blocks(score_stream, args.score, whole=True))
 
 
 def source_blocks(
@@ -345,7 +310,7 @@ def is_same_pipe(one: BinaryIO, other: BinaryIO) -> bool:
 
 def progress(
     args: argparse.Namespace, stream: BinaryIO | None, file: Path | None, stack: ExitStack
-) -> Callable[..., object]:
+) -> Progress:
     """A function that moves a bar on by some lines, or with ``total`` to that many in all.
 
     The bar appears if standard error is a terminal and nobody types there. A pipe's lines must
@@ -353,12 +318,17 @@ def progress(
     """
     shown = stream is not None and not stream.isatty() and sys.stderr.isatty()
     if not shown or (file is None and args.output is None and sys.stdout.isatty()):
-        return lambda lines, total=False: None
-    num_lines = None if file is None else count_lines(file)
-    bar = stack.enter_context(console.progress_bar(num_lines, "lines"))
+        return progress_bar(None, "lines", False, stack)
+    return progress_bar(None if file is None else count_lines(file), "lines", True, stack)
 
-    def update(lines: float, total: bool = False) -> None:
-        bar.update(lines - bar.n if total else lines)
+
+def progress_bar(total: int | None, unit: str, is_shown: bool, stack: ExitStack) -> Progress:
+    if not is_shown:
+        return lambda number, total=False: None
+    bar = stack.enter_context(console.progress_bar(total, unit))
+
+    def update(number: float, total: bool = False) -> None:
+        bar.update(number - bar.n if total else number)
 
     return update
 

@@ -33,7 +33,7 @@ _OTHER_FORMATS = {
     b"{\\rtf": "is an RTF file: save it as .docx or .odt first",
     b"<": "is an XML or HTML file, not an archive of parts: save it as .docx or .odt first",
 }
-OLD_FORMATS = {  # file name extension -> what to save the file as
+UNREAD_FORMATS = {  # file name extension -> what to save the file as
     ".doc": ".docx or .odt",
     ".dot": ".docx or .odt",
     ".rtf": ".docx or .odt",
@@ -41,13 +41,14 @@ OLD_FORMATS = {  # file name extension -> what to save the file as
     ".ppt": ".pptx or .odp",
     ".pps": ".pptx or .odp",
     ".xls": ".ods or .csv",
+    ".xlsx": ".ods or .csv",
 }
 
 
-def refuse_old_format(extension: str) -> None:
+def refuse_unread_format(extension: str) -> None:
     """Raise DocumentError for an extension, as ``.doc``, of a format that cannot be read."""
-    if better := OLD_FORMATS.get(extension.lower()):
-        raise DocumentError(f"is in the old format {extension.lower()}: save it as {better} first")
+    if better := UNREAD_FORMATS.get(extension.lower()):
+        raise DocumentError(f"is a {extension.lower()} file: save it as {better} first")
 
 
 class Archive:

@@ -38,7 +38,9 @@ class Segment:
 class Document(Protocol):
     """A file that was read."""
 
-    segments: Sequence[Segment]
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What is translated, in the order of the file."""
 
     def render(self, translated: Sequence[Segment]) -> bytes:
         """The file with a translation for each segment, which has the same tags."""

@@ -142,7 +142,7 @@ def html_parts(
                 is_open = not alone and tag not in verbatim and not keep
                 piece = Piece(
                     tuple(raw), kind=TagKind.OPEN if is_open else TagKind.EMPTY,
-                    name=tag, breaks=tag == "br",
+                    name=tag, breaks=tag == "br", is_noun=len(raw) == 1 and is_noun(tag, raw[0]),
                 )  # fmt: skip
                 if piece.breaks and _ends_in_break(run):  # an empty line ends a paragraph
                     cut(*raw)

@@ -2,11 +2,13 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from mt.documents.document import DocumentError, Segment, Tag, TagKind
+from mt.documents.stand_ins import Place, StandIn, find_places, unused_codes
 
 # Of a file, which is held in memory: 50 MB of ordinary text take up to 3.5 GB
 MAX_BYTES = 50_000_000
@@ -45,6 +47,7 @@ class Piece(NamedTuple):
     kind: TagKind | None = None  # None: a text
     name: str = ""  # of an element: OPEN and CLOSE have the same
     breaks: bool = False  # an EMPTY tag that ends a line
+    is_noun: bool = False  # an EMPTY tag for which a code stands in the text
     moved: str | None = None  # how to write the tag in a changed segment, if not as in ``raw``
 
 
@@ -59,7 +62,8 @@ class Run(NamedTuple):
     """A segment and the pieces that it was made from."""
 
     pieces: Sequence[Piece]
-    elements: list[list[Piece]]  # for each number: OPEN and CLOSE, or EMPTY
+    elements: list[list[Piece]]  # for each number: OPEN and CLOSE, or EMPTY; then the nouns
+    stand_ins: Mapping[str, StandIn]  # for the nouns
     blank_before: frozenset[int]  # numbers of the EMPTY tags that stand after a blank
     blank_after: frozenset[int]
     write: Writer
@@ -87,7 +91,7 @@ class TextDocument:
     def run(self, pieces: Sequence[Piece], write: Writer) -> Iterator[Part]:
         """The parts for ``pieces``: one new segment, if they have letters, and what is around it.
 
-        Blanks and tags at both ends stay outside of the segment where they do not belong to a
+        Code alone is no segment. Blanks and tags at both ends stay outside of the segment where they do not belong to a
         part of it. Raises DocumentError where the file has more than MAX_PIECES of them.
         """
         self._count += len(pieces)
@@ -96,7 +100,7 @@ class TextDocument:
                 f"has more than {MAX_PIECES:,} tags and texts: cut it into several files"
             )
         partners = _partners(pieces)
-        texts = [i for i, piece in enumerate(pieces) if piece.text.strip()]
+        texts = [i for i, piece in enumerate(pieces) if piece.is_noun or piece.text.strip()]
         start = end = len(pieces)
         if any(any(map(str.isalpha, pieces[i].text)) for i in texts):
             first, last = texts[0], texts[-1]
@@ -230,9 +234,18 @@ def _segment(
     after_blank, empty = False, -1  # the last EMPTY tag, if nothing but tags came since
     tags: list[tuple[TagKind, int, int]] = []
     numbers: dict[int, int] = {}
+    texts = [piece.text for piece in pieces if piece.text]
+    codes = unused_codes("".join(texts) + " ".join(texts))
+    nouns: dict[str, tuple[Piece, int]] = {}
     for i, piece in enumerate(pieces):
-        if piece.kind is None:
+        if piece.is_noun:
+            clean = next(codes)
+            nouns[clean] = piece, length
+            after_blank, empty = False, -1
+        elif piece.kind is None:
             clean = BLANKS.sub(" ", piece.text)
+            if clean[:1].isdigit() and text and text[-1] in nouns:
+                clean = f" {clean}"  # not H5 and 2 as H52
             if empty >= 0 and clean[:1].isspace():
                 blank_after.add(empty)
             if empty in blank_before and ends_blank and text and clean.startswith(CLOSING):
@@ -266,17 +279,61 @@ def _segment(
             text.append(clean)
             length += len(clean)
             ends_blank = clean.endswith(" ")
+    stand_ins = {}
+    for code, (piece, at) in nouns.items():
+        stand_ins[code] = StandIn(len(elements), at / length)
+        elements.append([piece])
     joined = "".join(text)
     cut = len(joined) - len(joined.lstrip())
     joined = joined.strip()
-    run = Run(pieces, elements, frozenset(blank_before), frozenset(blank_after), write)
+    run = Run(
+        pieces, elements, stand_ins, frozenset(blank_before), frozenset(blank_after), write
+    )
     return Segment(joined, tuple(
         Tag(kind, number, min(max(at - cut, 0), len(joined))) for kind, number, at in tags
     )), run  # fmt: skip
 
 
+def _with_nouns(segment: Segment, places: Sequence[Place]) -> Segment:
+    """A translation with EMPTY tags in the stead of the codes."""
+    text: list[str] = []
+    tags: list[Tag] = []
+    position = length = 0
+
+    def take(end: int) -> None:
+        nonlocal position, length
+        text.append(segment.text[position : max(position, end)])
+        length += len(text[-1])
+        position = max(position, end)
+
+    waiting = deque(segment.tags)
+    for start, end, number in places:
+        while waiting:
+            tag = waiting[0]
+            is_inside = start < tag.position < end and tag.kind is TagKind.OPEN
+            if tag.position > start and not is_inside:
+                break  # those that close in the code go behind it
+            take(min(tag.position, start))
+            tags.append(waiting.popleft()._replace(position=length))
+        take(start)
+        position = max(position, end)
+        if number is not None:
+            tags.append(Tag(TagKind.EMPTY, number, length))
+    for tag in waiting:
+        take(tag.position)
+        tags.append(tag._replace(position=length))
+    take(len(segment.text))
+    return Segment("".join(text), tuple(tags))
+
+
 def _written(run: Run, segment: Segment) -> Iterator[Written]:
     """The texts and tags of a translation, with the blanks that EMPTY tags had around them."""
+    blank_before, blank_after = run.blank_before, run.blank_after
+    if run.stand_ins:
+        places = find_places(segment.text, run.stand_ins)
+        lost = {number for start, end, number in places if number is not None and start == end}
+        blank_before, blank_after = blank_before | lost, blank_after | lost
+        segment = _with_nouns(segment, places)
     text, position = segment.text, 0
     pending = False  # the last EMPTY tag wants a blank after it
     strip = False  # blanks after a line break go
@@ -300,7 +357,7 @@ def _written(run: Run, segment: Segment) -> Iterator[Written]:
             last = piece[-1]
         if tag is None or element is None:
             return
-        wants = tag.kind is TagKind.EMPTY and tag.number in run.blank_before
+        wants = tag.kind is TagKind.EMPTY and tag.number in blank_before
         if tag.kind is not TagKind.CLOSE and (pending or wants) and not element.breaks:
             if not last.isspace() and last not in OPENING:
                 yield Written(" ")
@@ -308,5 +365,5 @@ def _written(run: Run, segment: Segment) -> Iterator[Written]:
             last = " "
         yield Written("", element)
         if tag.kind is TagKind.EMPTY:
-            pending, strip = tag.number in run.blank_after, element.breaks
+            pending, strip = tag.number in blank_after, element.breaks
             last = " " if element.breaks else "\0"

@@ -138,6 +138,7 @@ class ResumableFile:
         self.kept_sha256: str | None = None  # hash of these source lines
         self.sha256 = hashlib.sha256()  # running hash of the source lines read
         self.output_sha256 = hashlib.sha256()  # running hash of what is written
+        self.content: bytes | None = None  # instead of the lines
         with ExitStack() as stack:
             try:
                 stack.enter_context(only_writer(self.path))
@@ -191,6 +192,11 @@ class ResumableFile:
             raise ValueError(f"{self.partial} is damaged: begin anew without --resume")
         return True
 
+    def kept_lines(self) -> Iterator[str]:
+        """What an interrupted run has written; to be read before anything is."""
+        for line in self.partial.read_bytes()[: self.num_bytes].splitlines():
+            yield line.decode("utf-8")
+
     def _hash_kept(self) -> int:
         """Hash what the record counts of the partial file; the number of its lines."""
         num_lines, left, block = 0, self.num_bytes, b""
@@ -232,6 +238,10 @@ class ResumableFile:
         atomic_write(self.record, json.dumps(record))
         self.num_kept = self.num_skipped = self.num_kept + len(sources)
 
+    def replace(self, content: bytes) -> None:
+        """The file gets this content, which was made from the lines, and not the lines."""
+        self.content = content
+
     def __enter__(self) -> "ResumableFile":
         return self
 
@@ -245,7 +255,7 @@ class ResumableFile:
                     f"{self.path}: begun with a longer input: begin anew without --resume"
                 )
             if kind is None:
-                self.partial.replace(self.path)
+                self._complete()
             elif self.num_kept:
                 log.warning(
                     f"{self.num_kept:,} lines are translated and kept: continue with --resume"
@@ -253,6 +263,17 @@ class ResumableFile:
                 return
             self.partial.unlink(missing_ok=True)
             self.record.unlink(missing_ok=True)
+
+    def _complete(self) -> None:
+        if self.content is None:
+            self.partial.replace(self.path)
+            return
+        whole = partial_path(self.partial)
+        try:
+            whole.write_bytes(self.content)
+            whole.replace(self.path)
+        finally:
+            whole.unlink(missing_ok=True)
 
     def _hash(self, sources: list[str]) -> None:
         for line in sources:

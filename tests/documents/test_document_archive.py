@@ -24,7 +24,7 @@ from office_files import (
 )
 
 from mt.documents import office
-from mt.documents.archive import Archive, refuse_old_format
+from mt.documents.archive import Archive, refuse_unread_format
 from mt.documents.document import Document, DocumentError
 from mt.documents.docx import read_docx
 from mt.documents.odt import read_odt
@@ -323,6 +323,6 @@ def test_unchanged_parts_keep_bytes_order_times_compression_and_comment() -> Non
 
 @pytest.mark.parametrize("extension", [".doc", ".DOC", ".ppt", ".xls", ".rtf", ".pdf"])
 def test_old_formats_are_refused_by_name(extension: str) -> None:
-    with pytest.raises(DocumentError, match=f"is in the old format {extension.lower()}: s"):
-        refuse_old_format(extension)
-    refuse_old_format(".docx")
+    with pytest.raises(DocumentError, match=f"is a {extension.lower()} file: s"):
+        refuse_unread_format(extension)
+    refuse_unread_format(".docx")
