@@ -23,8 +23,9 @@ INLINE = frozenset((
     "font", "g", "i", "img", "input", "ins", "label", "mark", "nobr", "q", "s", "small", "span",
     "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr", "x"
 ))  # fmt: skip
-# Elements that stay with all that is in them; in a sentence they are one tag.
-VERBATIM = frozenset(("code", "kbd", "math", "samp", "svg", "var"))
+# Elements that stay with all that is in them; in a sentence they are one word of it.
+CODE = frozenset(("code", "kbd", "math", "samp", "var"))
+VERBATIM = CODE | {"svg"}
 # Those that are no part of a sentence
 VERBATIM_BLOCKS = frozenset(("pre", "template"))
 # Elements that hold no tags; their end tag alone ends them.
@@ -142,7 +143,7 @@ def html_parts(
                 is_open = not alone and tag not in verbatim and not keep
                 piece = Piece(
                     tuple(raw), kind=TagKind.OPEN if is_open else TagKind.EMPTY,
-                    name=tag, breaks=tag == "br", is_noun=len(raw) == 1 and is_noun(tag, raw[0]),
+                    name=tag, breaks=tag == "br", is_noun=tag in CODE and has_text(match, position),
                 )  # fmt: skip
                 if piece.breaks and _ends_in_break(run):  # an empty line ends a paragraph
                     cut(*raw)
@@ -240,6 +241,11 @@ def verbatim_end(text: str, tag: str, position: int) -> int:
             elif not match["attributes"].endswith("/"):
                 depth += 1
     return len(text) if depth else position
+
+
+def has_text(tag: re.Match[str], end: int) -> bool:
+    """Whether the element has a text that begins with ``tag`` and goes to ``end``."""
+    return TOKEN.sub("", tag.string[tag.end() : end]).strip() != ""
 
 
 def _ends_in_break(run: list[Piece]) -> bool:

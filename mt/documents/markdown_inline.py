@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from mt.documents.document import TagKind
-from mt.documents.html import INLINE, TOKEN, VERBATIM, VOID, start_tag, unescape, verbatim_end
+from mt.documents.html import (
+    CODE,
+    INLINE,
+    TOKEN,
+    VERBATIM,
+    VOID,
+    has_text,
+    start_tag,
+    unescape,
+    verbatim_end,
+)
 from mt.documents.markdown_writer import write_alt
 from mt.documents.text_document import Part, Piece, TextDocument, text_pieces
 
@@ -35,6 +45,7 @@ class _Item:
     kind: TagKind | None = None
     name: str = ""
     breaks: bool = False
+    is_noun: bool = False
     moved: str | None = None
     html: re.Match[str] | None = None  # a tag that may have attributes to translate
     alt: tuple[int, int] | None = None  # the text of an image
@@ -131,8 +142,11 @@ class Inline:
         if start < end:
             self._add(start, end, self._content[start:end])
 
-    def _add_tag(self, start: int, end: int, breaks: bool = False) -> int:
-        self._items.append(_Item(start, end, kind=TagKind.EMPTY, breaks=breaks))
+    def _add_tag(
+        self, start: int, end: int, *, breaks: bool = False, is_noun: bool = False
+    ) -> int:
+        item = _Item(start, end, kind=TagKind.EMPTY, breaks=breaks, is_noun=is_noun)
+        self._items.append(item)
         return end
 
     def _escape(self, at: int) -> int:
@@ -158,13 +172,13 @@ class Inline:
         same = self._ticks.get(size, [])
         place = bisect_left(same, at + size)
         if place < len(same):
-            return self._add_tag(at, same[place] + size)
+            return self._add_tag(at, same[place] + size, is_noun=True)
         return self._add(at, at + size, "`" * size)
 
     def _html(self, at: int) -> int:
         content = self._content
         if link := AUTOLINK.match(content, at):
-            return self._add_tag(at, link.end())
+            return self._add_tag(at, link.end(), is_noun=True)
         match = TOKEN.match(content, at) if at >= self._no_tag_before else None
         if match is None:
             return self._add(at, at + 1, "<")
@@ -176,7 +190,8 @@ class Inline:
         if not name:
             return self._add_tag(at, end)
         if name in VERBATIM and not match["end"]:
-            return self._add_tag(at, verbatim_end(content, name, end))
+            end = verbatim_end(content, name, end)
+            return self._add_tag(at, end, is_noun=name in CODE and has_text(match, end))
         kind = TagKind.CLOSE if match["end"] else TagKind.OPEN
         if name in VOID or name not in INLINE or match["attributes"].endswith("/"):
             kind = TagKind.EMPTY
@@ -314,7 +329,9 @@ class Inline:
             start, end = item.alt
             inner = self._document.run(list(text_pieces(self._content[start:end])), write_alt)
             parts = [self._raw(item.start, start), *inner, self._raw(end, item.end)]
-        yield Piece(tuple(parts), "", item.kind, item.name, item.breaks, item.moved)
+        yield Piece(
+            tuple(parts), "", item.kind, item.name, item.breaks, item.is_noun, item.moved
+        )
 
     def _raw(self, start: int, end: int) -> str:
         return self._text[self._place(start) : self._place(end)]

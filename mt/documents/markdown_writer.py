@@ -60,6 +60,8 @@ def _joined(parts: list[Written], in_table: bool) -> str:
     begins = not in_table  # a line
     for part, after in zip(parts, [*parts[1:], None], strict=True):
         if part.tag:
+            if part.text.startswith("`") and out and out[-1].endswith("`"):
+                out.append(" ")  # two spans of code would be one
             is_star = part.tag.name in inside_words
             out.append(part.text.replace("_", "*") if is_star else part.text)
             begins = part.tag.breaks and part.text.endswith((" ", "\n"))

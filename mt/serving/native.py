@@ -114,7 +114,7 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/models", summary="The model, its search defaults and the server's limits")
     async def models() -> dict[str, Any]:
-        defaults = asdict(translator.options)
+        defaults, calibration = asdict(translator.options), translator.calibration
         return {
             "name": service.name,
             "source": service.source,
@@ -125,6 +125,7 @@ def make_router(service: Service) -> APIRouter:
             "limits": asdict(service.limits),
             "key_required": bool(service.keys),
             "inspect": service.inspect_characters,
+            "confidence": calibration and {"check_below": calibration.check_below},
         }
 
     return router

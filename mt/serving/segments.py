@@ -26,6 +26,7 @@ def _segment_record(part: Segment, source: str, text: str, tokens: bool) -> dict
         "source": source,
         "text": text,
         "log_prob": number(sum(part.log_probs)),
+        "confidence": number(part.confidence),
         "source_pieces": part.source,
         "pieces": part.output,
     }

@@ -27,6 +27,7 @@ class StandIn:
             name="/somewhere/models/stand-in",
             options=SearchOptions(),
             max_length=128,
+            calibration=None,
         )
         self.jobs: list[Job] = []
         self.error: Exception | None = None

@@ -10,6 +10,7 @@ import pytest
 import torch
 from serving_helpers import StandIn, ask, post
 
+from mt.inference.confidence import Calibration
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.inference.translation import Segment, Translation
@@ -111,7 +112,7 @@ def test_tokens() -> None:
     assert blank == {"segments": []}
     assert first["segments"] == [
         {
-            "source": "Hi you", "text": "HI YOU", "log_prob": -1.5,
+            "source": "Hi you", "text": "HI YOU", "log_prob": -1.5, "confidence": None,
             "source_pieces": ["▁Hi", "▁you"], "pieces": ["▁HI", "▁YOU"],
             "log_probs": [-0.5, -0.5, -0.5],
         }
@@ -123,7 +124,8 @@ def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
     def segment(source: str, output: str) -> Segment:
         pieces = [tuple("▁" + word for word in text.split()) for text in (source, output)]
         log_probs = (0.0,) * (len(pieces[1]) + 1)
-        return Segment(*pieces, log_probs, alignment=torch.full((3, 3), 1 / 3))
+        alignment = torch.full((3, 3), 1 / 3)
+        return Segment(*pieces, log_probs, alignment=alignment, confidence=len(output) / 100)
 
     parts = (segment("Where is it?", "Wo ist es?"), segment("Come here!", "Komm <0xC3><0xA9>her!"))
     text = "Wo ist es? KOMM ÉHER!"
@@ -132,6 +134,7 @@ def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
     one, two = line_record(line, split=True, tokens=False)["segments"]
     assert (one["source"], one["text"]) == ("Where  is it?", "Wo ist es?")
     assert (two["source"], two["text"]) == ("COME HERE!", "KOMM ÉHER!")
+    assert [part["confidence"] for part in (one, two)] == [0.1, 0.21]
     assert one["alignment"] == [[0.3333] * 3] * 3
     assert "log_probs" not in one
     clauses = line_record(line, split=False, tokens=False)["segments"]  # a long line in parts
@@ -269,6 +272,10 @@ def test_models() -> None:
     assert answer["search"]["alpha"] == 1.2
     assert answer["limits"]["texts"] == 7
     assert answer["key_required"] is True
+    assert answer["confidence"] is None
+    stand_in.translator.calibration = Calibration(0.0, 1.0, -1.0, check_below=0.4)
+    answer = ask(app, "GET", "/v1/models").json()
+    assert answer["confidence"] == {"check_below": 0.4}
 
 
 def test_a_key_is_asked_for() -> None:

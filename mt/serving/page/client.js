@@ -53,6 +53,29 @@ export async function translate(request, signal, onPartial = null) {
   throw unreachable(); // the stream ended before its answer
 }
 
+/**
+ * The translation of a document, {blob, name}. `fields`: [name, value] of the form beside the file.
+ */
+export async function translateDocument(file, fields, signal) {
+  const body = new FormData();
+  body.set("file", file);
+  for (const [name, value] of fields) body.append(name, value);
+  const response = await send("v1/documents", { method: "POST", body, signal });
+  try {
+    return { blob: await response.blob(), name: nameIn(response.headers) };
+  } catch (error) {
+    throw signal.aborted ? error : unreachable();
+  }
+}
+
+/** The file name of an attachment; null without one. */
+function nameIn(headers) {
+  const header = headers.get("Content-Disposition") ?? "";
+  const encoded = header.match(/filename\*=utf-8''([^;]+)/i)?.[1];
+  if (encoded) return decodeURIComponent(encoded.trim());
+  return header.match(/filename="?([^";]+)/i)?.[1] ?? null;
+}
+
 async function send(path, options) {
   const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
   let response;
@@ -104,13 +127,14 @@ function failureOf({ code = "", message = "" }, status = 0, wait = null) {
   if (status === 504 || code.includes("deadline")) {
     return new Failure("slow", "The translation took longer than the server allows. A shorter text may help.");
   }
-  if (status === 413) {
+  if (code === "too_long") {
     return new Failure("refused", "The text is too long for one go. Please translate it in parts.");
   }
   return new Failure("refused", sentence(message || `the server failed (status ${status})`));
 }
 
 function sentence(text) {
+  if (/^[^:]+\.\w+:/.test(text)) return `${text}.`; // it begins with a file name
   return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 

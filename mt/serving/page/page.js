@@ -2,6 +2,9 @@
 // long text asks the server for that line only, and a word chosen in another one stays chosen.
 
 import { describe, Failure, translate, useKey } from "./client.js";
+import { copy } from "./copy.js";
+import * as documents from "./documents.js";
+import * as glossary from "./glossary.js";
 import { closeMenu, isMenuOf, openMenu } from "./menu.js";
 import * as view from "./view.js";
 import { findWords, makeLine, splitLines } from "./words.js";
@@ -18,7 +21,11 @@ const $ = (id) => document.getElementById(id);
 const source = $("source");
 
 const kept = new Map(); // line of the source -> its translation, of makeLine
-let model = { target: "de", n_best: N_BEST, alternatives: ALTERNATIVES, limit: 20_000, inspect: 0 };
+let model = {
+  from: "en", target: "de", n_best: N_BEST, alternatives: ALTERNATIVES, limit: 20_000,
+  inspect: 0, // characters of the longest sentence that the other page takes
+  checkBelow: 0, // confidence; 0: the model folder does not say
+}; // prettier-ignore
 let shown = []; // what stands in each line of the result
 let current = null; // {line, s}: the sentence that "other translations" are of
 let running = null; // AbortController of the request under way
@@ -88,6 +95,7 @@ async function update() {
   setWorking(true);
   try {
     const request = { text: missing.join("\n"), n_best: model.n_best, attention: true };
+    request.glossary = glossary.requested();
     const answer = await translate(request, controller.signal, onPartial);
     if (controller.signal.aborted) return; // stale: the text has changed
     stop();
@@ -109,7 +117,7 @@ function overwrite(partial = "", before = "") {
 function keep(sources, translation) {
   const n_best = translation.n_best.map(({ text }) => splitLines(text));
   sources.forEach((text, i) => {
-    const line = makeLine(text, translation.lines[i].segments);
+    const line = makeLine(text, translation.lines[i].segments.map(judge));
     // The lists of several sentences are mixed up: theirs are asked for when they are wanted.
     if (line.segments.length === 1) line.segments[0].others = n_best.map((texts) => texts[i]);
     kept.set(text, line);
@@ -118,6 +126,18 @@ function keep(sources, translation) {
   for (const text of kept.keys()) {
     if (kept.size > MOST_KEPT && !present.has(text)) kept.delete(text);
   }
+}
+
+/** Add whether a segment should be checked: the model is not sure of it. */
+function judge(segment) {
+  const { confidence } = segment;
+  return { ...segment, isDoubtful: confidence !== null && confidence < model.checkBelow };
+}
+
+/** Other terms make other translations. */
+function onGlossary() {
+  kept.clear();
+  onInput();
 }
 
 function finish(lines, changed) {
@@ -198,13 +218,14 @@ async function choose(line, s, text) {
   replace(line, s, { source: old.source, text, others });
   speak(text);
   try {
-    // The server spells out the same text once more, to say which words it looked at.
-    const request = { text: old.source, prefix: text, attention: true };
+    // The server spells out the same text once more, to say which words it looked at. It must not
+    // add what it would keep.
+    const request = { text: old.source, prefix: text, attention: true, keep: false };
     const answer = await translate(request, new AbortController().signal);
     const segments = answer.translations[0].lines.flatMap((found) => found.segments);
     const now = kept.get(line.source);
     if (segments.length === 1 && now?.segments[s]?.text === text) {
-      replace(now, s, { ...segments[0], text, others });
+      replace(now, s, { ...judge(segments[0]), text, others });
     }
   } catch (error) {
     ignoreFailure(error); // without an answer the choice stands, but hovering shows nothing
@@ -249,7 +270,7 @@ function linkInside(sentence) {
 async function findOthers(segment) {
   segment.others = []; // asked for once
   try {
-    const request = { text: segment.source, n_best: model.n_best };
+    const request = { text: segment.source, n_best: model.n_best, glossary: glossary.requested() };
     const answer = await translate(request, new AbortController().signal);
     segment.others = answer.translations[0].n_best.map((other) => other.text);
     showOthers();
@@ -326,48 +347,20 @@ function onKey(event) {
 
 // Controls
 
-async function copy() {
-  const text = shown.map(textOf).join("\n");
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    copyOldWay(text); // pages without https have no clipboard
-  }
-  const button = $("copy");
-  button.textContent = "Copied";
-  setTimeout(() => (button.textContent = "Copy"), 1500);
-}
-
-function copyOldWay(text) {
-  const area = document.createElement("textarea");
-  area.value = text;
-  document.body.append(area);
-  area.select();
-  document.execCommand("copy");
-  area.remove();
-  $("copy").focus();
-}
-
 function clear() {
   source.value = "";
   onInput();
   source.focus();
 }
 
-function nameOf(language) {
-  return new Intl.DisplayNames("en", { type: "language" }).of(language);
-}
-
-function useModel({ name, source: from, target, search, limits, inspect }) {
+function useModel({ name, source: from, target, search, limits, inspect, confidence }) {
   const n_best = Math.min(N_BEST, search.beam_size, limits.alternatives);
   const alternatives = Math.min(ALTERNATIVES, limits.alternatives);
-  model = { target, n_best, alternatives, limit: limits.characters, inspect };
-  source.lang = $("mirror").lang = from;
-  for (const id of ["result", "others-list", "spoken"]) $(id).lang = target;
-  for (const id of ["source-name", "from-name"]) $(id).textContent = nameOf(from);
-  for (const id of ["target-name", "to-name"]) $(id).textContent = nameOf(target);
+  const checkBelow = confidence?.check_below ?? 0;
+  model = { from, target, n_best, alternatives, checkBelow, limit: limits.characters, inspect };
+  documents.useLimits(limits);
+  view.nameLanguages(from, target);
   $("everyday").hidden = name !== "everyday"; // the bundled model: other ones are not ours to judge
-  document.title = `Translate ${nameOf(from)} to ${nameOf(target)}`;
 }
 
 /** Ask what the server has; then translate what the browser kept in the textarea. */
@@ -382,7 +375,7 @@ async function start() {
 
 source.addEventListener("input", onInput);
 $("clear").addEventListener("click", clear);
-$("copy").addEventListener("click", copy);
+$("copy").addEventListener("click", () => copy(shown.map(textOf).join("\n"), $("copy")));
 $("key-form").addEventListener("submit", onKey);
 $("result").addEventListener("click", (event) => openAlternatives(event.target));
 $("result").addEventListener("keydown", (event) => {
@@ -391,6 +384,8 @@ $("result").addEventListener("keydown", (event) => {
   openAlternatives(event.target);
 });
 addEventListener("online", () => failures && update());
+const takeTerms = glossary.connectGlossary(() => [model.from, model.target], onGlossary);
+documents.connectDocuments({ glossary: glossary.requested, onKeyNeeded: askForKey, takeTerms });
 view.connectMarks();
 view.connectScrolling($("source-scroll"), $("result-scroll"));
 start();

@@ -1,5 +1,6 @@
 // The two texts on the page: drawing them, and marking words that belong together.
 
+import { wordsOfTerms } from "./glossary.js";
 import { findWords } from "./words.js";
 
 const LEAST_WEIGHT = 0.12; // of a link that is worth showing
@@ -27,6 +28,7 @@ export function drawResult(lines) {
   const focused = locate(document.activeElement);
   const row = focused && lineNumber(focused);
   drawLines(result, lines, (line) => (line.segments ? segmentsOf(line) : partsOf(line)));
+  if (lines.every((line) => line.segments)) drawLegend(lines.flatMap((line) => line.segments));
   const words = [...result.querySelectorAll(".word")];
   if (!words.some((word) => word.tabIndex === 0)) makeStop(words[0] ?? null);
   if (focused && !focused.element.isConnected) wordElement(row, focused.s, focused.word)?.focus();
@@ -44,15 +46,31 @@ function drawLines(parent, lines, draw) {
 
 function segmentsOf(line) {
   return line.segments.flatMap((segment, s) => {
-    const element = make("span", "segment");
+    const element = make("span", segment.isDoubtful ? "segment doubtful" : "segment");
+    const terms = wordsOfTerms(segment, segment.words);
+    if (segment.isDoubtful) element.append(unseen("Check this sentence: "));
     element.append(
       ...spread(segment.text, segment.words, (word, number) => {
         Object.assign(word.dataset, { segment: s, word: number });
         word.tabIndex = -1;
+        word.classList.toggle("term", terms.has(number));
       }),
     );
     return s ? [" ", element] : [element];
   });
+}
+
+/** Say what the marks mean that can be seen. */
+function drawLegend(segments) {
+  const doubts = segments.filter((segment) => segment.isDoubtful).length;
+  const legend = document.getElementById("doubt-legend");
+  const sample = make("span", "doubtful");
+  sample.textContent = doubts === 1 ? "Check this sentence" : "Check these sentences";
+  const reason = `: the model is not sure of ${doubts === 1 ? "it" : "them"}.`;
+  const text = doubts ? sample.textContent + reason : "";
+  // The same text once more would be read out once more.
+  if (legend.textContent !== text) legend.replaceChildren(...(doubts ? [sample, reason] : []));
+  document.getElementById("terms-legend").hidden = !result.querySelector(".term");
 }
 
 function partsOf({ partial, stale }) {
@@ -73,6 +91,14 @@ function spread(text, words, decorate) {
     end = word.end;
   });
   return [...nodes, text.slice(end)];
+}
+
+/** What a screen reader reads before a sentence. */
+function unseen(text) {
+  const element = make("span", "unseen");
+  element.lang = "en";
+  element.textContent = text;
+  return element;
 }
 
 function make(tag, className) {
@@ -218,6 +244,17 @@ export function connectMarks() {
     const moves = /^(Arrow|Home|End|Page)/.test(event.key);
     if (moves) markTargets(sourceWordAtCursor());
   });
+}
+
+/** Name the languages of the model, by their codes. */
+export function nameLanguages(from, target) {
+  const name = (code) => new Intl.DisplayNames("en", { type: "language" }).of(code);
+  const $ = (id) => document.getElementById(id);
+  textarea.lang = mirror.lang = from;
+  for (const id of ["result", "others-list", "spoken"]) $(id).lang = target;
+  for (const id of ["source-name", "from-name"]) $(id).textContent = name(from);
+  for (const id of ["target-name", "to-name"]) $(id).textContent = name(target);
+  document.title = `Translate ${name(from)} to ${name(target)}`;
 }
 
 /** Keep the same line at the top of both panes while one of them is scrolled. */
