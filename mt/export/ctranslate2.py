@@ -70,7 +70,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     spec.optimize(None if precision == "float32" else precision)
     spec.save(str(folder))
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
-    about = {name: loaded.config.get(name) for name in ("languages", "max_length")}
+    about = {name: loaded.config.get(name) for name in ("languages", "max_length", "confidence")}
     about["search"] = loaded.config.get("search", {})
     about["sha256"] = {name: checkpoint.digest(folder / name) for name in HASHED}
     (folder / "mt.json").write_text(json.dumps(about) + "\n", encoding="utf-8")

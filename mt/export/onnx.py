@@ -133,6 +133,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     about: dict[str, Any] = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
     about |= {
         "languages": loaded.config.get("languages"),
+        "confidence": loaded.config.get("confidence"),
         "max_length": loaded.config["max_length"],  # of a source, eos not counted
         "search": loaded.config.get("search", {}),  # the model's own beam_size and alpha
         **{name: config[name] for name in ("vocab_size", "N", "h", "d_k")},

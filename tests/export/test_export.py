@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mt.data import phrasebook
 from mt.data.tokenizer import Tokenizer
 from mt.export import __main__, common, parity
 from mt.inference.beam_search import search
+from mt.inference.confidence import Calibration, calibration_of
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
@@ -589,13 +591,17 @@ def test_an_interrupted_output_goes_on_with_its_own_engine(
     assert (tmp_path / "out").read_text() == expected
 
 
+CALIBRATION = Calibration(-1.5, 3.0, -0.5, 0.4)
+
+
 @pytest.fixture(scope="module")
 def all_forms(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for each format, of a model with an alpha of its own."""
+    """A folder for each format, of a model with an alpha and a calibration of its own."""
     folder = tmp_path_factory.mktemp("all_forms")
     shutil.copytree(model, folder / "own")
     file = folder / "own" / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "search": {"alpha": 1.2}}))
+    own = {"search": {"alpha": 1.2}, "confidence": asdict(CALIBRATION)}
+    file.write_text(json.dumps(json.loads(file.read_text()) | own))
     loaded = checkpoint.load(folder / "own")
     for form in __main__.FORMATS:
         (folder / form).mkdir()
@@ -609,6 +615,13 @@ def test_it_searches_as_the_model_says(all_forms: Path) -> None:
         assert (options.beam_size, options.alpha) == (4, 1.2)
     config = json.loads((all_forms / "huggingface" / "generation_config.json").read_text())
     assert (config["num_beams"], config["length_penalty"]) == (4, pytest.approx(0.9))
+
+
+def test_it_is_as_sure_as_the_model(all_forms: Path) -> None:
+    for form in ("own", "ctranslate2", "onnx"):
+        file = "mt.json" if form == "ctranslate2" else "config.json"
+        config = json.loads((all_forms / form / file).read_text())
+        assert calibration_of(config["confidence"]) == CALIBRATION
 
 
 def test_no_file_names_a_place_of_this_machine(all_forms: Path) -> None:
