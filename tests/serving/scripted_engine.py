@@ -11,6 +11,7 @@ import torch
 from live_server import running
 
 from mt.inference import sentence_splitter
+from mt.inference.confidence import Calibration
 from mt.inference.options import SearchOptions
 from mt.inference.translation import Segment, Translation
 from mt.serving.app import create_app
@@ -22,7 +23,9 @@ SCRIPT = {
     "Where do you live?": ["Wo wohnst du?", "Wo lebst du?", "Wo wohnen Sie?"],
     "I see the house.": ["Ich sehe das Haus.", "Ich erblicke das Haus."],
     "A ½ ROAD IS LONG.": ["EINE ½ STRASSE IST LANG."],
+    "It is so.": ["Es ist so.", "So ist es."],
 }
+UNSURE = "Es ist so."  # the engine is sure of all others
 LOOKS_AT = {"Wo": "Where", "wohnst": "live", "lebst": "live", "Haus": "house", "straße": "road"}
 
 
@@ -35,6 +38,7 @@ class ScriptedEngine:
             name="/models/scripted",
             options=SearchOptions(),
             max_length=100,
+            calibration=Calibration(0.0, 1.0, -1.0, check_below=0.5),
         )
         self.reset()
 
@@ -104,7 +108,9 @@ def _segment(source: str, output: str) -> Segment:
         looked_at = LOOKS_AT.get(piece.strip("▁"))
         if looked_at in words:
             alignment[t, words.index(looked_at)] = 0.8
-    return Segment(source_pieces, pieces, (-0.1,) * (len(pieces) + 1), alignment=alignment)
+    log_probs = (-0.1,) * (len(pieces) + 1)
+    confidence = 0.3 if output == UNSURE else 0.9
+    return Segment(source_pieces, pieces, log_probs, alignment=alignment, confidence=confidence)
 
 
 def _pieces(text: str) -> tuple[str, ...]:

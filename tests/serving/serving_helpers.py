@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import torch
 from fastapi import FastAPI
 
 from mt.inference.options import SearchOptions
@@ -65,10 +66,17 @@ class StandIn:
             return Translation(line, "", 0.0, 0, (("", 0.0),))
         best = line.strip().upper()
         n_best = [(best + "!" * i, -float(i)) for i in range(job.options.n_best)]
-        pieces = tuple("▁" + word for word in line.split())
+        words = line.split()
+        parts = tuple(self._part(words[i : i + 100], job) for i in range(0, len(words), 100))
+        tokens = sum(len(part.log_probs) for part in parts)
+        return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
+
+    def _part(self, words: list[str], job: Job) -> Segment:
+        pieces = tuple("▁" + word for word in words)
         log_probs = (-0.5,) * (len(pieces) + 1)
-        part = Segment(pieces, tuple(piece.upper() for piece in pieces), log_probs)
-        return Translation(line, *n_best[0], len(log_probs), tuple(n_best), (part,))
+        alignment = torch.eye(len(log_probs)) if job.options.attention else None
+        output = tuple(piece.upper() for piece in pieces)
+        return Segment(pieces, output, log_probs, alignment=alignment)
 
 
 def ask(app: FastAPI, method: str, path: str, **request: Any) -> httpx.Response:

@@ -127,9 +127,6 @@ function failureOf({ code = "", message = "" }, status = 0, wait = null) {
   if (status === 504 || code.includes("deadline")) {
     return new Failure("slow", "The translation took longer than the server allows. A shorter text may help.");
   }
-  if (code === "too_long") {
-    return new Failure("refused", "The text is too long for one go. Please translate it in parts.");
-  }
   return new Failure("refused", sentence(message || `the server failed (status ${status})`));
 }
 
