@@ -54,13 +54,16 @@ def refuse_unread_format(extension: str) -> None:
 class Archive:
     """The parts of a zip archive. All of them are unpacked once at the start, and thus checked.
 
+    Together they have at most ``max_unpacked`` bytes.
+
     Raises DocumentError for what is damaged, encrypted, too large, or no archive of an Office
     program.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, max_unpacked: int = MAX_UNPACKED) -> None:
         _check_kind(data)
         self.data = data
+        self._max_unpacked = max_unpacked
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (*_DAMAGE, *_DAMAGE_TOO) as error:
@@ -103,8 +106,9 @@ class Archive:
         if len(infos) > len(self._entries):
             raise DocumentError("is damaged: two of its parts have the same name")
         total = sum(info.file_size for info in infos)
-        if total > MAX_UNPACKED:
-            raise DocumentError(f"would unpack to {_size(total)}, more than {_size(MAX_UNPACKED)}")
+        if total > self._max_unpacked:
+            most = _size(self._max_unpacked)
+            raise DocumentError(f"would unpack to {_size(total)}, more than {most}")
         if sum(info.compress_size for info in infos) > len(self.data):
             raise DocumentError("is damaged: its parts overlap or go beyond its end")
         for info in infos:

@@ -1,6 +1,8 @@
 """Which file is of which format: a document is read by the end of its name."""
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import PurePath
 
@@ -40,11 +42,25 @@ def read_document(name: str, data: bytes, columns: Sequence[str] = ()) -> Docume
     if not columns and extension in TABLES:
         raise DocumentError("is a table: name the columns to translate")
     try:
-        return _reader(extension, columns)(data)
+        with _paused_collector():
+            return _reader(extension, columns)(data)
     except ImportError as error:
         package = error.name or str(error)
         hint = install_hint("documents")
         raise ValueError(f"{extension} needs the package {package}: {hint}") from None
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Python's search for cycles, of which there are none, would take most of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _reader(extension: str, columns: Sequence[str]) -> Reader:

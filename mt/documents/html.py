@@ -118,6 +118,7 @@ def html_parts(
         position = match.end()
         if match["tag"] and not match["closed"]:
             continue  # text, such as a < b
+        document.check_count(len(run))
         run.extend(html_text(text[start : match.start()]))
         start = position
         tag = (match["tag"] or "").lower()
@@ -139,6 +140,8 @@ def html_parts(
                     raw = [*start_tag(document, match), text[match.end() : position]]
             else:
                 raw = [match[0]] if keep else start_tag(document, match)
+            if tag == "a" and _ends_in_link(run):
+                cut()
             if tag in INLINE or (tag in verbatim and tag not in VERBATIM_BLOCKS):
                 is_open = not alone and tag not in verbatim and not keep
                 piece = Piece(
@@ -175,7 +178,7 @@ def start_tag(document: TextDocument, match: re.Match[str]) -> list[Part]:
         if name not in names or not value:
             continue
         names.remove(name)  # a second one does not count
-        inner = list(document.run(list(html_text(_value(value))), write_html))
+        inner = list(document.run(html_text(_value(value)), write_html))
         start, end = (offset + at for at in attribute.span("value"))
         quoted = partial(_quoted, quote="'" if value[0] == "'" else '"')
         parts += [match.string[position:start], Value(value, inner, quoted)]
@@ -249,9 +252,18 @@ def has_text(tag: re.Match[str], end: int) -> bool:
 
 
 def _ends_in_break(run: list[Piece]) -> bool:
-    pieces = (piece for piece in reversed(run) if piece.kind or piece.text.strip())
-    last = next(pieces, None)
+    last = _last(run)
     return last is not None and last.breaks
+
+
+def _ends_in_link(run: list[Piece]) -> bool:
+    """Links without a word between them are those of a menu, not of a sentence."""
+    last = _last(run)
+    return last is not None and last.kind is TagKind.CLOSE and last.name == "a"
+
+
+def _last(run: list[Piece]) -> Piece | None:
+    return next((piece for piece in reversed(run) if piece.kind or piece.text.strip()), None)
 
 
 def _declared(data: bytes) -> str:

@@ -41,6 +41,7 @@ def read_markdown(data: bytes) -> TextDocument:
         raise ValueError(f"Markdown needs the package markdown-it-py: {hint}") from None
     text, encoding, mark = decode(data)
     document = TextDocument(encoding, mark)
+    document.check_count(text.count("\n") + text.count("|"))  # the parser makes tokens of each
     front = FRONT_MATTER.match(text)
     begin = front.end() if front else 0
     lines = [match.span(1) for match in LINE.finditer(text, begin)]

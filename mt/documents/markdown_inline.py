@@ -99,6 +99,7 @@ class Inline:
         position = 0
         content = self._content
         while match := SPECIAL.search(content, position):
+            self._document.check_count(len(self._items))
             self._add_text(position, match.start())
             position = self._special(match[0], match.start())
         self._add_text(position, len(content))
@@ -142,9 +143,7 @@ class Inline:
         if start < end:
             self._add(start, end, self._content[start:end])
 
-    def _add_tag(
-        self, start: int, end: int, *, breaks: bool = False, is_noun: bool = False
-    ) -> int:
+    def _add_tag(self, start: int, end: int, *, breaks: bool = False, is_noun: bool = False) -> int:
         item = _Item(start, end, kind=TagKind.EMPTY, breaks=breaks, is_noun=is_noun)
         self._items.append(item)
         return end
@@ -327,11 +326,9 @@ class Inline:
             parts = start_tag(self._document, item.html)
         elif item.alt:
             start, end = item.alt
-            inner = self._document.run(list(text_pieces(self._content[start:end])), write_alt)
+            inner = self._document.run(text_pieces(self._content[start:end]), write_alt)
             parts = [self._raw(item.start, start), *inner, self._raw(end, item.end)]
-        yield Piece(
-            tuple(parts), "", item.kind, item.name, item.breaks, item.is_noun, item.moved
-        )
+        yield Piece(tuple(parts), "", item.kind, item.name, item.breaks, item.is_noun, item.moved)
 
     def _raw(self, start: int, end: int) -> str:
         return self._text[self._place(start) : self._place(end)]

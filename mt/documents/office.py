@@ -11,6 +11,7 @@ from mt.documents.inline import Paragraph
 from mt.documents.xml_text import count_markup, parse, serialize
 
 MAX_MARKUP = 4_000_000  # of all parts together, which limits the time to read them
+MAX_SEGMENTS = 100_000
 # A translation may need a style anew at every tag. A book of 1,000 pages has 30 million.
 MAX_STYLES = 100_000_000  # characters
 CONTENT_TYPES = "[Content_Types].xml"
@@ -49,6 +50,9 @@ class OfficeDocument:
                 raise DocumentError(f"is too large: it {signs}; split it into several files")
             for paragraph in find(parse(content, part)):
                 self.segments += paragraph.segments
+                if len(self.segments) > MAX_SEGMENTS:
+                    texts = f"has more than {MAX_SEGMENTS:,} texts"
+                    raise DocumentError(f"is too large: it {texts}; split it into several files")
                 weight += paragraph.weight
                 if weight > MAX_STYLES:
                     message = f"is too large: the styles in its text take more than {MAX_STYLES:,}"

@@ -81,7 +81,7 @@ def _cue(document: TextDocument, lines: list[str], is_vtt: bool) -> Iterator[Par
         new_line = next(iter(re.findall(r"\r\n|\r|\n", text)), "\n")
         write = partial(_write, lines=len(spoken), new_line=new_line, is_vtt=is_vtt)
         yield dash
-        yield from document.run(list(_pieces(text, is_vtt)), write)
+        yield from document.run(_pieces(text, is_vtt), write)
 
 
 def _pieces(text: str, is_vtt: bool) -> Iterator[Piece]:

@@ -7,6 +7,7 @@ them into it. Its edges between two words are then drawn as in the source: on th
 blanks, quotes and other marks.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,12 +15,18 @@ from dataclasses import replace
 from mt.documents.document import Segment, Tag, TagKind
 from mt.documents.placement import Element, Placement
 from mt.documents.word_links import WORD, Link, segment_links, word_spans
+from mt.inference.translation import Segment as TranslatedPart
 from mt.inference.translation import Translation
 
 # Tags times characters; with more, the search for their words would take seconds.
 MOST_WORK = 5_000_000
+END = re.compile(r"""[.!?…:;]["'”’“»)\]]*\Z""")
+ADDED_END = re.compile(r"(?<=[^\W\d_]{3})[.!?]\Z")  # behind a word of some length
+ABBREVIATIONS = ("usw.", "etc.", "bzw.", "ggf.", "inkl.", "exkl.", "evtl.", "Str.", "Nr.")
 
-__all__ = ["place_tags", "segment_links", "translate_segments", "word_spans"]
+__all__ = [
+    "needs_links", "place_tags", "segment_links", "translate_segments", "with_tags", "word_spans"
+]  # fmt: skip
 
 
 def translate_segments(
@@ -30,24 +37,39 @@ def translate_segments(
     ``translate`` gets a list of texts, and ``attention=True`` for those whose tags need it; for
     instance ``functools.partial(translator.translate, split=True)``.
     """
-    needs_links = [
-        any(0 < tag.position < len(segment.text) for tag in segment.tags) for segment in segments
-    ]
+    needed = [needs_links(segment) for segment in segments]
     results: dict[int, Translation] = {}
     for attention in (False, True):
-        chosen = [i for i, needed in enumerate(needs_links) if needed == attention]
+        chosen = [i for i, need in enumerate(needed) if need == attention]
         if chosen:
             texts = [segments[i].text for i in chosen]
             done = translate(texts, attention=True) if attention else translate(texts)
             results.update(zip(chosen, done, strict=True))
     return [
-        place_tags(
-            segment,
-            results[i].text,
-            segment_links(segment.text, results[i].text, results[i].parts) if needed else [],
-        )
-        for i, (segment, needed) in enumerate(zip(segments, needs_links, strict=True))
+        with_tags(segment, results[i].text, results[i].parts) for i, segment in enumerate(segments)
     ]
+
+
+def needs_links(segment: Segment) -> bool:
+    """Whether a segment has tags whose places only the alignment of its words can tell."""
+    return any(0 < tag.position < len(segment.text) for tag in segment.tags)
+
+
+def with_tags(segment: Segment, text: str, parts: Sequence[TranslatedPart]) -> Segment:
+    """The translation ``text`` of a segment, made of ``parts``, with the segment's tags.
+
+    Raises ValueError if it ``needs_links`` and a part lacks its alignment.
+    """
+    text = without_added_end(segment.text, text)
+    links = segment_links(segment.text, text, parts) if needs_links(segment) else []
+    return place_tags(segment, text, links)
+
+
+def without_added_end(source: str, target: str) -> str:
+    """The target without a mark at its end where the source has none: headings, cells, items."""
+    if END.search(source) or target.endswith(ABBREVIATIONS):
+        return target
+    return ADDED_END.sub("", target)
 
 
 def place_tags(source: Segment, target: str, links: Sequence[Link]) -> Segment:

@@ -5,14 +5,14 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from mt.documents.document import DocumentError, Segment, Tag, TagKind
 from mt.documents.stand_ins import Place, StandIn, find_places, unused_codes
 
-# Of a file, which is held in memory: 50 MB of ordinary text take up to 3.5 GB
-MAX_BYTES = 50_000_000
-MAX_PIECES = 5_000_000  # tags and texts between them
+MAX_BYTES = 50_000_000  # of a file, which is held in memory
+MAX_PIECES = 150_000  # tags and texts between them: each takes up to 2 KB
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, which begins with the same bytes
@@ -22,6 +22,7 @@ BYTE_ORDER_MARKS = (
 )
 BLANKS = re.compile(r"[^\S\xa0\u202f]+")  # without those that forbid a line break
 TAG = re.compile(r"</?([a-zA-Z][^\s/<>]*)(?![^\s/<>])[^<>]*>")  # in linear time
+TAG_OR_LINE = re.compile(rf"\n|{TAG.pattern}")
 OPENING, CLOSING = "([{„“‚‘«¿¡", tuple(".,;:!?)]}”’»…%")
 
 # A part of a file: text that stays, the number of a segment, or a value with segments in it
@@ -62,7 +63,7 @@ class Run(NamedTuple):
     """A segment and the pieces that it was made from."""
 
     pieces: Sequence[Piece]
-    elements: list[list[Piece]]  # for each number: OPEN and CLOSE, or EMPTY; then the nouns
+    elements: Sequence[Sequence[Piece]]  # for each number: OPEN and CLOSE, or EMPTY; then the nouns
     stand_ins: Mapping[str, StandIn]  # for the nouns
     blank_before: frozenset[int]  # numbers of the EMPTY tags that stand after a blank
     blank_after: frozenset[int]
@@ -88,17 +89,32 @@ class TextDocument:
             raise ValueError(f"{len(translated)} translations for {len(self.segments)} segments")
         return self._join(self.parts, translated)
 
-    def run(self, pieces: Sequence[Piece], write: Writer) -> Iterator[Part]:
-        """The parts for ``pieces``: one new segment, if they have letters, and what is around it.
-
-        Code alone is no segment. Blanks and tags at both ends stay outside of the segment where they do not belong to a
-        part of it. Raises DocumentError where the file has more than MAX_PIECES of them.
-        """
-        self._count += len(pieces)
-        if self._count > MAX_PIECES:
+    def check_count(self, more: int) -> None:
+        """Raise DocumentError if the file has too many pieces with so many ``more``."""
+        if self._count + more > MAX_PIECES:
             raise DocumentError(
                 f"has more than {MAX_PIECES:,} tags and texts: cut it into several files"
             )
+
+    def run(self, pieces: Iterable[Piece], write: Writer) -> Iterator[Part]:
+        """The parts for ``pieces``: one new segment, if they have letters, and what is around it.
+
+        Code alone is no segment. Blanks and tags at both ends stay outside of the segment where
+        they do not belong to a part of it. Raises DocumentError where the file has more than
+        MAX_PIECES of them.
+        """
+        pieces = list(islice(pieces, MAX_PIECES - self._count + 1))
+        self.check_count(len(pieces))
+        self._count += len(pieces)
+        if len(pieces) == 1 and pieces[0].kind is None:  # as of most cells of a table
+            [piece] = pieces
+            if any(map(str.isalpha, piece.text)):
+                yield len(self.segments)
+                self.segments.append(Segment(BLANKS.sub(" ", piece.text).strip()))
+                self._runs.append(Run(pieces, (), {}, frozenset(), frozenset(), write))
+            else:
+                yield from piece.raw
+            return
         partners = _partners(pieces)
         texts = [i for i, piece in enumerate(pieces) if piece.is_noun or piece.text.strip()]
         start = end = len(pieces)
@@ -125,10 +141,10 @@ class TextDocument:
         """
         position = 0
         for match in re.finditer(new_line, text):
-            yield from self.run(list(_pieces(text[position : match.start()])), write_plain)
+            yield from self.run(_pieces(text[position : match.start()]), write_plain)
             yield match[0]
             position = match.end()
-        yield from self.run(list(_pieces(text[position:])), write_plain)
+        yield from self.run(_pieces(text[position:]), write_plain)
 
     def _join(self, parts: Iterable[Part], translated: Sequence[Segment]) -> str:
         return "".join(self._part(part, translated) for part in parts)
@@ -194,7 +210,7 @@ def tag_piece(raw: str, name: str) -> Piece:
 
 def _pieces(text: str) -> Iterator[Piece]:
     position = 0
-    for match in re.finditer(rf"\n|{TAG.pattern}", text):
+    for match in TAG_OR_LINE.finditer(text):
         yield from text_pieces(text[position : match.start()])
         if match[0] == "\n":
             yield Piece(("\n",), kind=TagKind.EMPTY, breaks=True)
@@ -234,8 +250,7 @@ def _segment(
     after_blank, empty = False, -1  # the last EMPTY tag, if nothing but tags came since
     tags: list[tuple[TagKind, int, int]] = []
     numbers: dict[int, int] = {}
-    texts = [piece.text for piece in pieces if piece.text]
-    codes = unused_codes("".join(texts) + " ".join(texts))
+    codes = _codes(pieces)
     nouns: dict[str, tuple[Piece, int]] = {}
     for i, piece in enumerate(pieces):
         if piece.is_noun:
@@ -249,7 +264,7 @@ def _segment(
             if empty >= 0 and clean[:1].isspace():
                 blank_after.add(empty)
             if empty in blank_before and ends_blank and text and clean.startswith(CLOSING):
-                text[-1] = text[-1][:-1]  # "use `x`, then": no blank before the comma
+                text[-1] = text[-1][:-1]  # "see ![x](y), then": no blank before the comma
                 length -= 1
                 for j in range(len(tags) - 1, -1, -1):
                     if tags[j][2] <= length:
@@ -286,12 +301,18 @@ def _segment(
     joined = "".join(text)
     cut = len(joined) - len(joined.lstrip())
     joined = joined.strip()
-    run = Run(
-        pieces, elements, stand_ins, frozenset(blank_before), frozenset(blank_after), write
-    )
+    run = Run(pieces, elements, stand_ins, frozenset(blank_before), frozenset(blank_after), write)
     return Segment(joined, tuple(
         Tag(kind, number, min(max(at - cut, 0), len(joined))) for kind, number, at in tags
     )), run  # fmt: skip
+
+
+def _codes(pieces: Sequence[Piece]) -> Iterator[str]:
+    """Codes that the pieces do not have, not even two of them together."""
+    if not any(piece.is_noun for piece in pieces):
+        return iter(())
+    texts = [piece.text for piece in pieces if piece.text]
+    return unused_codes("".join(texts) + " ".join(texts))
 
 
 def _with_nouns(segment: Segment, places: Sequence[Place]) -> Segment:

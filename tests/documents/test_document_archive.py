@@ -269,6 +269,14 @@ def test_the_markup_of_all_parts_together_is_limited(monkeypatch: pytest.MonkeyP
         read_pptx(slides(*["<a:p/>" * 30] * 3))
 
 
+def test_the_number_of_texts_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(office, "MAX_SEGMENTS", 2)
+    text = "<w:p><w:r><w:t>A bear</w:t></w:r></w:p>"
+    assert len(read_docx(word(text * 2)).segments) == 2
+    with pytest.raises(DocumentError, match="is too large: it has more than 2 texts; split it"):
+        read_docx(word(text * 3))
+
+
 ODD = [  # what looks hostile, but is only odd; each is a document with one segment
     lambda: word("<w:p>" + '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 20_000
                  + "<w:r><w:t>A bear</w:t></w:r></w:p>"),

@@ -88,8 +88,13 @@ def test_broken_markup_is_no_error(page: str, rendered: str) -> None:
     [
         ("a<br>b<br>\n<br>c", ["a b", "c"]),
         ("<p>The <em>old</em>\n  house</p>", ["The old house"]),
-        ("<p>Use <code>x</code>, then go.</p>", ["Use, then go."]),
+        ("<p>Use <svg>x</svg>, then go.</p>", ["Use, then go."]),
+        ("<p><code>a</code> is <b><var>b</var></b>.<p><kbd>c</kbd>", ["H5 is M6."]),
+        ("H5 <code>a</code> <code></code>7", ["H5 M6 7"]),
+        ("<code>a</code>7 is", ["H5 7 is"]),
         ("<td>a</td><td>b</td>", ["a", "b"]),
+        ("<a>Home</a><a>News</a>\n<a>About us</a>", ["Home", "News", "About us"]),
+        ("see <a>this</a> or <a>that</a>", ["see this or that"]),
         ("see <img alt='a map'> there", ["a map", "see there"]),
     ],
 )
@@ -104,13 +109,13 @@ def test_tags_at_the_ends_do_not_belong_to_the_segment() -> None:
 
 
 def test_moved_tags_keep_the_blanks_around_them() -> None:
-    document = HtmlDocument("<p>You can use <code>x</code> here.</p>")
+    document = HtmlDocument("<p>You can use <img src=x> here.</p>")
     [segment] = document.segments
     [tag] = segment.tags
     german = Segment("Hier kann man benutzen.", (tag._replace(position=len("Hier kann man")),))
-    assert document.render_text([german]) == "<p>Hier kann man <code>x</code> benutzen.</p>"
+    assert document.render_text([german]) == "<p>Hier kann man <img src=x> benutzen.</p>"
     at_the_end = Segment("Benutze.", (tag._replace(position=len("Benutze")),))
-    assert document.render_text([at_the_end]) == "<p>Benutze <code>x</code>.</p>"
+    assert document.render_text([at_the_end]) == "<p>Benutze <img src=x>.</p>"
 
 
 def test_tags_of_the_caller_are_left_alone() -> None:

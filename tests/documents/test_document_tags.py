@@ -10,7 +10,13 @@ from collections import Counter
 import pytest
 
 from mt.documents.document import Segment, Tag, TagKind
-from mt.documents.tags import place_tags, segment_links, translate_segments, word_spans
+from mt.documents.tags import (
+    place_tags,
+    segment_links,
+    translate_segments,
+    with_tags,
+    word_spans,
+)
 from mt.documents.word_links import WORD, Link
 from mt.inference import translation
 from mt.inference.translation import Translation
@@ -350,3 +356,19 @@ def test_the_bundled_model() -> None:
     assert sum(right) >= 8, texts
     assert texts[8].startswith("<0>")
     assert texts[8].endswith("</0>")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Name", "Name ist.", "Name ist"),
+        ("What you like", "Was mögen Sie?", "Was mögen Sie"),
+        ("What do you like?", "Was mögen Sie?", "Was mögen Sie?"),
+        ("He said (yes.)", "Er sagte ja.", "Er sagte ja."),
+        ("Apples, pears etc", "Äpfel, Birnen usw.", "Äpfel, Birnen usw."),
+        ("On the 3rd", "Am 3.", "Am 3."),
+        ("And then …", "Und dann.", "Und dann."),
+    ],
+)
+def test_no_mark_is_added_at_the_end(source: str, target: str, expected: str) -> None:
+    assert with_tags(Segment(source), target, ()).text == expected

@@ -38,6 +38,10 @@ def test_a_file_with_too_many_tags_is_refused(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(DocumentError, match=r"^has more than 2,000 tags and texts: cut it"):
         HtmlDocument("<b>x" * 1001)
     assert HtmlDocument("<b>x" * 1000).segments
+    with pytest.raises(DocumentError, match="tags and texts"):
+        read_markdown(b"|" * 2001)
+    with pytest.raises(DocumentError, match="tags and texts"):
+        read_csv(b"en\n" + b"A b\n" * 2001, ["en"])
 
 
 def test_the_number_of_translations_must_be_that_of_the_segments() -> None:
