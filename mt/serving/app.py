@@ -9,9 +9,19 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from mt.serving import deepl, inspection, libretranslate, native
+from mt.serving import (
+    deepl,
+    deepl_documents,
+    inspection,
+    libretranslate,
+    libretranslate_documents,
+    native,
+    native_documents,
+)
+from mt.serving.documents import Documents
 from mt.serving.engine import DeadlineExceeded, Engine, Overloaded
 from mt.serving.inspection import Draw
+from mt.serving.kept_documents import KeptDocuments
 from mt.serving.limits import ApiKeys, Limits
 from mt.serving.metrics import Metrics
 from mt.serving.middleware import Observe, ReceiveRequest
@@ -42,6 +52,8 @@ def create_app(
     """
     limits, metrics = limits or Limits(), metrics or Metrics()
     service = Service(engine, limits, keys or ApiKeys([]), metrics)
+    documents = Documents(service)
+    kept = KeptDocuments(documents)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,6 +61,7 @@ def create_app(
         service.ready = True
         yield
         service.ready = False
+        kept.stop()
         await engine.stop()
 
     app = FastAPI(
@@ -62,6 +75,9 @@ def create_app(
     app.state.service = service
     for module in (native, libretranslate, deepl):
         app.include_router(module.make_router(service))
+    app.include_router(native_documents.make_router(documents))
+    for with_store in (libretranslate_documents, deepl_documents):
+        app.include_router(with_store.make_router(documents, kept))
     app.include_router(_operation_router(service))
     if draw is not None and not service.keys:
         app.include_router(inspection.make_router(service, draw))
@@ -75,7 +91,7 @@ def create_app(
             allow_origins=list(origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
-            expose_headers=["Retry-After"],
+            expose_headers=["Content-Disposition", "Retry-After"],
         )
     app.add_middleware(Observe, metrics=metrics)
     return app

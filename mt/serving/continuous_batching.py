@@ -139,7 +139,7 @@ class ContinuousBatching:
                 raise DeadlineExceeded(f"the answer took longer than {timeout:g} s") from None
             finally:  # also when the awaiting task is cancelled
                 self._drop(request)
-        if job.options.mbr:
+        if job.options.mbr or job.options.attention:  # others want to be answered meanwhile
             return await asyncio.to_thread(self._answer, request)
         return self._answer(request)
 

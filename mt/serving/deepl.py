@@ -17,7 +17,26 @@ Tags = Annotated[
 ]
 
 
-class TranslateBody(BaseModel):
+class Unsupported(BaseModel):
+    """What would be wrong to pass over in silence, and what changes nothing."""
+
+    formality: Literal["default", "prefer_more", "prefer_less"] | None = Field(
+        None, description="it changes nothing; more and less are not to be had"
+    )
+    glossary_id: str | None = None
+    glossary_ids: Strings | str | None = None
+    style_id: str | None = None
+    translation_memory_id: str | None = None
+    custom_instructions: Strings | None = None
+
+    def check(self) -> None:
+        """Raise RequestError for what cannot be done."""
+        for name in UNSUPPORTED:
+            if getattr(self, name):
+                raise bad_request(f"{name}: this server cannot do that")
+
+
+class TranslateBody(Unsupported):
     model_config = ConfigDict(
         coerce_numbers_to_str=True,
         json_schema_extra={"examples": [{"text": ["Where do you live?"], "target_lang": "DE"}]},
@@ -38,18 +57,8 @@ class TranslateBody(BaseModel):
     model_type: Literal["latency_optimized", "prefer_quality_optimized"] | None = Field(
         None, description="there is one model; quality_optimized alone is not to be had"
     )
-    formality: Literal["default", "prefer_more", "prefer_less"] | None = Field(
-        None, description="it changes nothing; more and less are not to be had"
-    )
     preserve_formatting: bool = Field(False, description="it changes nothing")
     context: str | None = Field(None, description="it changes nothing")
-
-    # What would be wrong to pass over in silence
-    glossary_id: str | None = None
-    glossary_ids: Strings | None = None
-    style_id: str | None = None
-    translation_memory_id: str | None = None
-    custom_instructions: Strings | None = None
 
 
 class LanguagesBody(BaseModel):
@@ -76,13 +85,10 @@ def make_router(service: Service) -> APIRouter:
         ),
     )
     async def translate(request: Request) -> dict[str, Any]:
-        _check_key(service, request)
+        check_key(service, request)
         body = await read_body(request, TranslateBody, form=True)
-        for name in UNSUPPORTED:
-            if getattr(body, name):
-                raise bad_request(f"{name}: this server cannot do that")
-        if _base(body.target_lang) != service.target.upper():
-            raise bad_request("Value for 'target_lang' not supported.")
+        body.check()
+        check_target(service, body.target_lang)
         texts = [body.text] if isinstance(body.text, str) else body.text
         service.check_texts(texts)
         sources = await _sources(service, body.source_lang, texts)
@@ -109,7 +115,7 @@ def make_router(service: Service) -> APIRouter:
     @router.post("/languages", include_in_schema=False)
     @router.get("/languages", summary="The languages at hand")
     async def languages(request: Request) -> list[dict[str, Any]]:
-        _check_key(service, request)
+        check_key(service, request)
         body = await read_body(request, LanguagesBody, form=True)
         code = service.source if body.type == "source" else service.target
         language: dict[str, Any] = {"language": code.upper(), "name": language_name(code)}
@@ -118,15 +124,30 @@ def make_router(service: Service) -> APIRouter:
     @router.post("/usage", include_in_schema=False)
     @router.get("/usage", summary="Characters since the start")
     async def usage(request: Request) -> dict[str, int]:
-        _check_key(service, request)
+        check_key(service, request)
         return {"character_count": service.characters, "character_limit": CHARACTER_LIMIT}
 
     return router
 
 
-def _check_key(service: Service, request: Request) -> None:
+def check_key(service: Service, request: Request) -> None:
+    """Raise RequestError for a request without a valid key."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     service.check_key(key.strip() if scheme.lower() == "deepl-auth-key" else None, 403)
+
+
+def check_target(service: Service, code: str) -> None:
+    """Raise RequestError for another target language."""
+    if _base(code) != service.target.upper():
+        raise bad_request("Value for 'target_lang' not supported.")
+
+
+def known_source(service: Service, code: str) -> str:
+    """One of the model's languages. Raises RequestError for another one."""
+    for language in (service.source, service.target):
+        if _base(code) == language.upper():
+            return language
+    raise bad_request("Value for 'source_lang' not supported.")
 
 
 def _base(code: str) -> str:
@@ -138,7 +159,4 @@ async def _sources(service: Service, code: str | None, texts: list[str]) -> list
     """The language of each text."""
     if not code:
         return [(await service.detector.language(text))[0] for text in texts]
-    for language in (service.source, service.target):
-        if _base(code) == language.upper():
-            return [language] * len(texts)
-    raise bad_request("Value for 'source_lang' not supported.")
+    return [known_source(service, code)] * len(texts)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mt.documents.document import Segment
+from mt.documents.tags import with_tags
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.inference.translation import Translation
@@ -69,6 +71,16 @@ class TextTranslation:
     def confidence(self) -> float:
         """How good the translation probably is, from 0 to 1: of several lines the least."""
         return min(line.confidence for line in self.lines)
+
+    @classmethod
+    def joined(cls, pieces: Sequence["TextTranslation"]) -> "TextTranslation":
+        """The translation of a text that was translated in pieces, in one line."""
+        lines = tuple(line for piece in pieces for line in piece.lines)
+        return cls(lines, (" ",) * (len(lines) - 1))
+
+    def with_tags(self, segment: Segment) -> Segment:
+        """The translation of a segment, with its tags. Raises ValueError as that function does."""
+        return with_tags(segment, self.text, [part for line in self.lines for part in line.parts])
 
     @property
     def tokens(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from mt.documents.formats import EXTENSIONS, TABLES
 from mt.serving.requests import Texts, bad_request, describe, read_body
 from mt.serving.service import Service, language_name
 
@@ -59,13 +60,13 @@ def make_router(service: Service) -> APIRouter:
             raise bad_request(f"alternatives: at most {limits.alternatives} can be had")
         texts = [body.q] if isinstance(body.q, str) else body.q
         service.check_texts(texts)
-        target_language = _language(service, body.target)
+        target_language = known_language(service, body.target)
         detected = None
         if body.source == "auto":
             detected = [await service.detector.language(text) for text in texts]
             sources = [language for language, _ in detected]
         else:
-            sources = [_language(service, body.source)] * len(texts)
+            sources = [known_language(service, body.source)] * len(texts)
         for language in sources:
             if target_language not in (language, target):
                 raise bad_request(
@@ -114,15 +115,15 @@ def make_router(service: Service) -> APIRouter:
             "apiKeys": bool(service.keys),
             "keyRequired": bool(service.keys),
             "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": [e for e in EXTENSIONS if e not in TABLES],
             "language": dict(zip(("source", "target"), names, strict=True)),
         }
 
     return router
 
 
-def _language(service: Service, code: str) -> str:
+def known_language(service: Service, code: str) -> str:
     """One of the model's languages. A region, as in en-US, does not matter."""
     language = code.lower().replace("_", "-").partition("-")[0]
     for known in (service.source, service.target):

@@ -33,6 +33,10 @@ class Limits:
     connections: int = _limit(2000, "open connections")
     send_seconds: float = _limit(10.0, "seconds for the whole request to arrive")
     deadline_seconds: float = _limit(60.0, "seconds until a request must be answered")
+    documents: int = _limit(2, "documents that may be under way")
+    document_bytes: int = _limit(5 * 2**20, "bytes of a document")
+    document_characters: int = _limit(200_000, "characters of a document's texts")
+    document_seconds: float = _limit(600.0, "seconds until a document must be translated")
     drain_seconds: float = _limit(30.0, "seconds to finish the requests when the server stops")
 
     def __post_init__(self) -> None:

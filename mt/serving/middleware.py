@@ -2,19 +2,22 @@
 
 import asyncio
 import logging
+import re
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.serving.limits import Limits
 from mt.serving.metrics import Metrics
-from mt.serving.requests import RequestError, error_response, interface_of
+from mt.serving.requests import DOCUMENT_PATHS, RequestError, error_response, interface_of
 from mt.serving.service import as_request_error
 from mt.utils.checks import printable
 
 log = logging.getLogger(__name__)
 access_log = logging.getLogger("mt.serving.access")
 
+MOST_UPLOADS = 16  # requests with a file at a time, which are in memory
+RETRY_SECONDS = 5  # for those beyond
 MOST_DISCARDED = 16  # bodies of the largest size: so much is read of a larger one, and forgotten
 CLIENT_LEFT = 499  # the status in the metrics of a request whose client did not wait
 
@@ -30,6 +33,9 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+
+
+SECRET = re.compile(r"^(/download_file/|/v2/document/)[^/]+")  # who knows it may have the file
 
 
 class Observe:
@@ -70,7 +76,7 @@ class Observe:
             seconds = time.monotonic() - begin
             self.metrics.request(interface_of(scope["path"]), status, seconds)
             client = (scope.get("client") or ("?",))[0]
-            path = printable(scope["path"], 100)
+            path = printable(SECRET.sub(r"\1…", scope["path"]), 100)
             access_log.info(f"{client} {scope['method']} {path} {status} {seconds:.3f} s")
 
 
@@ -82,12 +88,23 @@ class ReceiveRequest:
 
     def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
+        self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        is_upload = scope["path"] in DOCUMENT_PATHS and scope["method"] == "POST"
+        most = self.limits.body_bytes
+        refusal = None
+        if is_upload:
+            most += self.limits.document_bytes
+            if self._uploads >= MOST_UPLOADS:
+                wait = {"Retry-After": str(RETRY_SECONDS)}
+                message = "the server is busy with other documents: try again later"
+                refusal = RequestError(429, "overloaded", message, wait)
+        self._uploads += is_upload
         try:
-            reading = self._read(scope, receive)
+            reading = self._read(most, refusal, scope, receive)
             body = await asyncio.wait_for(reading, self.limits.send_seconds)
         except (TimeoutError, asyncio.TimeoutError):
             message = f"the request did not arrive within {self.limits.send_seconds:g} s"
@@ -97,10 +114,17 @@ class ReceiveRequest:
         else:
             if body is not None:
                 await self._run(body, scope, receive, send)
+        finally:
+            self._uploads -= is_upload
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body, or None if the client leaves before it is whole."""
-        most = self.limits.body_bytes
+    async def _read(
+        self, most: int, refusal: RequestError | None, scope: Scope, receive: Receive
+    ) -> bytes | None:
+        """The body, or None if the client leaves before it is whole.
+
+        Raises RequestError for one of more than ``most`` bytes, and ``refusal`` instead of keeping
+        any of it.
+        """
         message = f"the request is larger than {most:,} bytes: send less at a time"
         too_large = RequestError(413, "too_large", message)
         length = dict(scope["headers"]).get(b"content-length", b"0")
@@ -114,13 +138,15 @@ class ReceiveRequest:
                 return None
             chunk, more = event.get("body", b""), event.get("more_body", False)
             size += len(chunk)
-            if size <= most:
+            if size <= most and refusal is None:
                 chunks.append(chunk)
             elif size > MOST_DISCARDED * most:
                 raise too_large
         # A client that still sends would see a broken connection instead of this answer.
         if size > most:
             raise too_large
+        if refusal is not None:
+            raise refusal
         return b"".join(chunks)
 
     async def _run(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:

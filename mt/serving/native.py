@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from mt.inference.glossary import Glossary
 from mt.inference.options import SearchOptions
 from mt.inference.terms import DECIMALS, TermRules
 from mt.serving.engine import Job, TextTranslation
@@ -99,7 +98,7 @@ def make_router(service: Service) -> APIRouter:
         openapi_extra=describe("/v1/translate", TranslateBody, EXAMPLE, form=False),
     )
     async def translate(request: Request) -> Response:
-        _check_key(service, request)
+        check_key(service, request)
         body = await read_body(request, TranslateBody, form=False)
         job = _job(service, body)
         if body.stream:
@@ -131,7 +130,8 @@ def make_router(service: Service) -> APIRouter:
     return router
 
 
-def _check_key(service: Service, request: Request) -> None:
+def check_key(service: Service, request: Request) -> None:
+    """Raise RequestError for a request without a valid key."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     service.check_key(key.strip() if scheme.lower() == "bearer" else None, 401)
 
@@ -154,16 +154,8 @@ def _job(service: Service, body: TranslateBody) -> Job:
 
 def _terms(service: Service, body: TranslateBody, options: SearchOptions) -> TermRules | None:
     """Only beam search keeps terms: samples and alternatives go without what is kept by default."""
-    entries = body.glossary.items()
-    try:
-        glossary = Glossary(
-            ((source, [own] if isinstance(own, str) else own) for source, own in entries),
-            inflect=service.target == "de",
-        )
-        keep = body.keep and options.is_beam_search
-        return TermRules(glossary or None, keep, body.decimal, tuple(body.forbidden)) or None
-    except ValueError as error:
-        raise bad_request(str(error)) from None
+    keep = body.keep and options.is_beam_search
+    return service.term_rules(body.glossary, keep, body.decimal, body.forbidden)
 
 
 def _answer(

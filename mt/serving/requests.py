@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -14,6 +14,7 @@ from mt.utils.json_io import parse_json
 
 MOST_FIELDS = 1000  # of a form
 FORM = "application/x-www-form-urlencoded"
+DOCUMENT_PATHS = ("/v1/documents", "/v2/document", "/translate_file")  # whose body is a file
 
 Body = TypeVar("Body", bound=BaseModel)
 Strings = Annotated[list[str], Field(fail_fast=True)]  # a body has room for 60,000 mistakes
@@ -38,6 +39,8 @@ def bad_request(message: str) -> RequestError:
 def interface_of(path: str) -> str:
     """The interface to which a path belongs."""
     for prefix, name in {
+        **dict.fromkeys(DOCUMENT_PATHS, "documents"),  # they take minutes, the others do not
+        "/download_file/": "documents",
         "/v1/": "v1",
         "/v2/": "deepl",
         "/translate": "libretranslate",
@@ -54,10 +57,9 @@ def interface_of(path: str) -> str:
 
 def error_body(path: str, error: RequestError) -> dict[str, Any]:
     """The error as the clients of this interface expect it."""
-    interface = interface_of(path)
-    if interface == "v1":
+    if path.startswith("/v1/"):
         return {"error": {"code": error.code, "message": error.message}}
-    return {"message" if interface == "deepl" else "error": error.message}
+    return {"message" if path.startswith("/v2/") else "error": error.message}
 
 
 def error_response(path: str, error: RequestError) -> JSONResponse:
@@ -69,7 +71,23 @@ async def read_body(request: Request, model: type[Body], form: bool) -> Body:
 
     Raises RequestError for what is none of these or does not fit the model.
     """
-    values = await _values(request, form)
+    return _fit(await _values(request, form), model)
+
+
+def read_fields(pairs: Sequence[tuple[str, str]], model: type[Body]) -> Body:
+    """The fields of a form. Raises RequestError for what does not fit the model."""
+    return _fit(_gather(pairs), model)
+
+
+def parse_text(text: str) -> Any:
+    """JSON whose texts can be written. Raises ValueError."""
+    values = parse_json(text)
+    if re.search(r"\\u[dD][89a-fA-F]", text):  # half a surrogate pair is no character
+        json.dumps(values, ensure_ascii=False).encode()
+    return values
+
+
+def _fit(values: dict[str, Any], model: type[Body]) -> Body:
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -81,10 +99,7 @@ async def _values(request: Request, form: bool) -> dict[str, Any]:
     body = await request.body()
     if kind == "application/json":
         try:
-            text = body.decode("utf-8-sig")
-            values = parse_json(text)
-            if re.search(r"\\u[dD][89a-fA-F]", text):  # half a surrogate pair is no character
-                json.dumps(values, ensure_ascii=False).encode()
+            values = parse_text(body.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise bad_request(f"the body is not JSON in UTF-8: {error}"[:300]) from None
         if not isinstance(values, dict):
@@ -104,7 +119,12 @@ async def _values(request: Request, form: bool) -> dict[str, Any]:
         kinds = f"application/json or {FORM}" if form else "application/json"
         message = f"send the request with Content-Type: {kinds}"
         raise RequestError(415, "unsupported_media_type", message)
-    values = {}
+    return _gather(pairs)
+
+
+def _gather(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The fields of a form; one that comes several times is a list."""
+    values: dict[str, list[str]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
     return {key: several[0] if len(several) == 1 else several for key, several in values.items()}
@@ -115,7 +135,8 @@ def _sentence(error: ValidationError) -> str:
     [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
     place = first["loc"][0] if first["loc"] else "the body"
     reasons = {"missing": "is missing", "extra_forbidden": "there is no such field"}
-    return f"{place}: {reasons.get(first['type'], first['msg'])}"[:300]
+    reason = reasons.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return f"{place}: {reason}"[:300]
 
 
 def describe(
@@ -129,7 +150,7 @@ def describe(
     }
     for status, reason in {
         400: "The request makes no sense; the message says why",
-        401 if interface_of(path) == "v1" else 403: "No valid key",
+        401 if path.startswith("/v1/") else 403: "No valid key",
         408: "The request took too long to arrive",
         413: "Too many bytes or characters",
         415: "A kind of body that is not read here",

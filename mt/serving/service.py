@@ -1,16 +1,19 @@
 """What the interfaces have in common: the engine, the limits and the keys of a server."""
 
-import itertools
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+from mt.documents.html import HtmlDocument
+from mt.documents.tags import needs_links
+from mt.inference.glossary import Glossary
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.serving.detection import Detector
 from mt.serving.engine import DeadlineExceeded, Engine, Job, Overloaded, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
-from mt.serving.markup import Markup
 from mt.serving.metrics import Metrics
 from mt.serving.requests import RequestError, bad_request
 
@@ -52,10 +55,13 @@ class Service:
             )
             raise RequestError(413, "too_long", message)
 
-    async def translate(self, job: Job) -> list[TextTranslation]:
-        """The translations of a job. Raises RequestError, Overloaded or DeadlineExceeded."""
+    async def translate(self, job: Job, seconds: float | None = None) -> list[TextTranslation]:
+        """The translations of a job, which has the time of a request unless ``seconds`` are given.
+
+        Raises RequestError, Overloaded or DeadlineExceeded.
+        """
         try:
-            results = await self.engine.translate(job, self.limits.deadline_seconds)
+            results = await self.engine.translate(job, seconds or self.limits.deadline_seconds)
         except ValueError as error:
             raise bad_request(str(error)) from None
         self.characters += sum(map(len, job.texts))
@@ -77,10 +83,43 @@ class Service:
         self, documents: Sequence[str], ignored_tags: Sequence[str] = (), split: bool = True
     ) -> list[str]:
         """The documents with their text translated and everything else as it was."""
-        parsed = [Markup(document, ignored_tags) for document in documents]
-        texts = list(itertools.chain.from_iterable(document.texts for document in parsed))
-        results = iter([best for best, *_ in await self.translate_texts(texts, split)])
-        return [d.render(list(itertools.islice(results, len(d.texts)))) for d in parsed]
+        # In threads: thousands of tags take a second.
+        parsed = await asyncio.to_thread(
+            lambda: [HtmlDocument(document, ignored_tags) for document in documents]
+        )
+        segments = [segment for document in parsed for segment in document.segments]
+        results: list[TextTranslation] = []
+        if segments:
+            attention = any(map(needs_links, segments))
+            options = replace(self.engine.translator.options, attention=attention)
+            texts = [segment.text for segment in segments]
+            results = await self.translate(Job(texts, options, split, terms=TermRules(keep=True)))
+
+        def render() -> list[str]:
+            translated = iter([
+                result.with_tags(segment) for segment, result in zip(segments, results, strict=True)
+            ])  # fmt: skip
+            return [d.render_text(list(islice(translated, len(d.segments)))) for d in parsed]
+
+        return await asyncio.to_thread(render)
+
+    def term_rules(
+        self,
+        glossary: Mapping[str, str | Sequence[str]],
+        keep: bool,
+        decimal: str,
+        forbidden: Sequence[str],
+    ) -> TermRules | None:
+        """What translations must have and must not have. Raises RequestError for what is wrong."""
+        entries = glossary.items()
+        try:
+            known = Glossary(
+                ((source, [own] if isinstance(own, str) else own) for source, own in entries),
+                inflect=self.target == "de",
+            )
+            return TermRules(known or None, keep, decimal, tuple(forbidden)) or None
+        except ValueError as error:
+            raise bad_request(str(error)) from None
 
     def limit_options(self, options: SearchOptions) -> None:
         """Raise RequestError for options beyond the limits."""

@@ -1,7 +1,10 @@
 """The public clients, unmodified, and a reader of events, against the bundled model."""
 
 import json
+import re
 from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
 from urllib.error import HTTPError
 
 import deepl
@@ -71,6 +74,30 @@ def test_deepl(server: Server) -> None:
         client.translate_text("Hi", target_lang="FR")
     with pytest.raises(deepl.AuthorizationException, match="not valid"):
         deepl.Translator("bad-key", server_url=server.address).get_usage()
+
+
+def test_deepl_translates_documents(server: Server, tmp_path: Path) -> None:
+    client = deepl.Translator("good-key", server_url=server.address)
+    source, target = tmp_path / "page.html", tmp_path / "seite.html"
+    source.write_text("<p>Where do you <b>live</b>?</p>")
+    status = client.translate_document_from_filepath(source, target, target_lang="DE")
+    assert (status.done, status.billed_characters) == (True, 18)
+    assert re.fullmatch(r"<p>Wo <b>\w+</b> du\?</p>", target.read_text())
+    source.write_bytes(b"<meta charset=utf-8>\xff")
+    with pytest.raises(deepl.DocumentTranslationException, match="is not valid UTF-8"):
+        client.translate_document_from_filepath(source, target, target_lang="DE")
+    with pytest.raises(deepl.DeepLException, match=r"a\.xyz: this kind of file"):
+        client.translate_document(b"x", BytesIO(), target_lang="DE", filename="a.xyz")
+
+
+def test_a_file_of_libretranslate(server: Server) -> None:
+    """libretranslatepy knows no files: as LibreTranslate's own page does it."""
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        fields = {"source": "en", "target": "de", "api_key": "good-key"}
+        files = {"file": ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\nI am hungry.\n")}
+        answer = client.post("/translate_file", files=files, data=fields).json()
+        fetched = client.get(answer["translatedFileUrl"])
+    assert fetched.text == "1\n00:00:01,000 --> 00:00:02,000\nIch habe Hunger.\n"
 
 
 def test_a_stream_grows_to_the_offline_translation(server: Server, translator: Translator) -> None:

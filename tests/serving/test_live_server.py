@@ -228,7 +228,7 @@ def test_a_server_that_stops_does_not_wait_for_ever(server: Server, stand_in: St
     server.handle_exit(15, None)
     thread.join(20)
     assert answers[0].status_code == 503
-    assert stand_in.cancelled.is_set()
+    wait_for(stand_in.cancelled.is_set)
 
 
 def test_bind_tells_what_is_wrong() -> None:

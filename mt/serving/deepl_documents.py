@@ -1,0 +1,107 @@
+"""Version 2 of DeepL's interface for documents: a file is sent, asked for, and fetched once."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from mt.inference.terms import TermRules
+from mt.serving.deepl import Unsupported, check_key, check_target, known_source
+from mt.serving.documents import Documents, Order
+from mt.serving.kept_documents import KeptDocument, KeptDocuments
+from mt.serving.requests import RequestError, bad_request, describe, read_body
+from mt.serving.uploads import NUMBER, attachment, describe_upload, file_content, read_upload
+
+WAIT_SECONDS = 1  # for a short document: the client that is told to wait comes again after 5 s
+
+
+class DocumentBody(Unsupported):
+    """The fields of the form beside its file."""
+
+    target_lang: str
+    source_lang: str | None = Field(None, description="detected if it is missing")
+    output_format: str | None = Field(None, description="it must be that of the file")
+
+
+class KeyBody(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"document_key": "KEY"}]})
+
+    document_key: str
+
+
+def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
+    """The routes of DeepL for documents."""
+    router = APIRouter(prefix="/v2/document", tags=["DeepL"])
+    service = documents.service
+
+    @router.post(
+        "",
+        summary="Translate a document",
+        openapi_extra=describe_upload(
+            "/v2/document", DocumentBody, {"document_id": "ID", "document_key": "KEY"}
+        ),
+    )
+    async def upload(request: Request) -> dict[str, Any]:
+        check_key(service, request)
+        body, name, data = await read_upload(request, DocumentBody)
+        body.check()
+        check_target(service, body.target_lang)
+        source = known_source(service, body.source_lang) if body.source_lang else None
+        if body.output_format and not name.lower().endswith(f".{body.output_format.lower()}"):
+            raise bad_request("output_format: must be that of the file")
+        order = Order(name, data, service.target, source, TermRules(keep=True))
+        number, key = kept.start(order)
+        return {"document_id": number, "document_key": key}
+
+    @router.post(
+        "/{number}",
+        summary="How far a document is",
+        openapi_extra={"parameters": NUMBER} | describe(
+            "/v2/document/ID", KeyBody,
+            {"document_id": "ID", "status": "done", "billed_characters": 1200}, form=True,
+        ),
+    )  # fmt: skip
+    async def status(request: Request) -> dict[str, Any]:
+        number, document = await _find(request)
+        with suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(document.finished.wait(), WAIT_SECONDS)
+        answer: dict[str, Any] = {"document_id": number}
+        if document.error:
+            return answer | {"status": "error", "error_message": document.error}
+        if document.file:
+            return answer | {"status": "done", "billed_characters": document.file.characters}
+        if not document.progress.characters:
+            return answer | {"status": "queued"}
+        left = document.progress.seconds_left
+        return answer | {"status": "translating", "seconds_remaining": left}
+
+    described: dict[str, Any] = {"parameters": NUMBER}
+    described |= describe("/v2/document/ID/result", KeyBody, {}, form=True)
+    described["responses"]["200"]["content"] = file_content()
+
+    @router.post(
+        "/{number}/result",
+        summary="Fetch a translated document, once",
+        openapi_extra=described,
+        response_class=Response,
+    )
+    async def result(request: Request) -> Response:
+        number, document = await _find(request)
+        if document.file is None:
+            message = document.error or "the document is not translated yet: ask for its status"
+            raise RequestError(503, "not_ready", message)
+        kept.remove(number)
+        return attachment(document.file.name, document.file.data)
+
+    async def _find(request: Request) -> tuple[str, KeptDocument]:
+        check_key(service, request)
+        body = await read_body(request, KeyBody, form=True)
+        number = request.path_params["number"]
+        found = kept.get(number)
+        if found is None or not found.opens_with(body.document_key):
+            raise RequestError(404, "not_found", "there is no such document, or no longer")
+        return number, found
+
+    return router

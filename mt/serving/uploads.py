@@ -1,0 +1,116 @@
+"""Requests with a file, and answers that are one."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from pydantic import BaseModel
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from mt.documents.formats import extension_of
+from mt.serving.requests import MOST_FIELDS, RequestError, bad_request, describe, read_fields
+from mt.utils.checks import printable
+
+MULTIPART = "multipart/form-data"
+NUMBER = [{"name": "number", "in": "path", "required": True, "schema": {"type": "string"}}]
+SLICE = 2**16  # bytes of a form that are parsed at once: others want to be answered
+MEDIA_TYPES = {
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
+    ".odp": "application/vnd.oasis.opendocument.presentation",
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".xhtml": "application/xhtml+xml",
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+    ".po": "text/x-gettext-translation",
+    ".pot": "text/x-gettext-translation-template",
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".jsonl": "application/jsonl",
+}
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class InMemoryParser(MultiPartParser):
+    """A form whose file is never written to the disk, whatever its size."""
+
+    spool_max_size = 2**40
+
+
+async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, bytes]:
+    """The fields of a form, the name of its file and what the file holds.
+
+    Raises RequestError for what is no form, has no file ``file`` or does not fit the model.
+    """
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != MULTIPART:
+        message = f"send the request with Content-Type: {MULTIPART}"
+        raise RequestError(415, "unsupported_media_type", message)
+    kind = re.sub(r";\s*charset=[^;]*", "", kind, flags=re.IGNORECASE)  # it may be any of Python's
+    parser = InMemoryParser(
+        Headers({"content-type": kind}), _slices(await request.body()),
+        max_files=1, max_fields=MOST_FIELDS, max_part_size=2**20,
+    )  # fmt: skip
+    try:
+        items = (await parser.parse()).multi_items()
+    except MultiPartException as error:
+        raise bad_request(f"the body is no form: {error.message}"[:300]) from None
+    files = {key: item for key, item in items if isinstance(item, UploadFile)}
+    fields = read_fields([(key, item) for key, item in items if isinstance(item, str)], model)
+    path = (files["file"].filename or "") if "file" in files else ""
+    name = PurePosixPath(path.replace("\\", "/")).name
+    if not name:
+        raise bad_request("file: is missing, or has no name")
+    data = await files["file"].read()
+    cut = len(name) - len(extension_of(name))
+    return fields, printable(name[:cut], 150) + printable(name[cut:], 20), data
+
+
+async def _slices(body: bytes) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(body), SLICE):
+        yield body[start : start + SLICE]
+        await asyncio.sleep(0)
+
+
+def attachment(name: str, data: bytes) -> Response:
+    """The answer that is a file to be saved."""
+    quoted = quote(name)
+    saved = f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
+    headers = {
+        # In the headers, since Response would add a charset, which the file itself tells.
+        "Content-Type": MEDIA_TYPES[extension_of(name)],
+        "Content-Disposition": f"attachment; {saved}",
+    }
+    return Response(data, headers=headers)
+
+
+def describe_upload(path: str, model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """What OpenAPI says of an operation that ``read_upload`` reads.
+
+    It answers with JSON like ``example`` or, where that is empty, with a file.
+    """
+    described = describe(path, model, example, form=True)
+    schema = model.model_json_schema()
+    schema["properties"] = {"file": {"type": "string", "format": "binary"}} | schema["properties"]
+    schema["required"] = ["file", *schema.get("required", [])]
+    described["requestBody"]["content"] = {MULTIPART: {"schema": schema}}
+    described["responses"]["501"] = {"description": "A package for this kind of file is missing"}
+    if not example:
+        described["responses"]["200"]["content"] = file_content()
+    return described
+
+
+def file_content() -> dict[str, Any]:
+    """What OpenAPI says of an answer that is a file."""
+    return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
