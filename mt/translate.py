@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -50,6 +50,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("give sentences or --input, not both")
     if args.resume and args.output is None:
         parser.error("--resume is for an --output")
+    if args.text is not None:
+        check_continuation(parser, args)
     args.is_document = args.input is not None and is_document(args.input)
     if args.is_document:
         check_document_options(parser, args)
@@ -78,6 +80,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             if getattr(args, name):
                 parser.error(f"--{name} is not for --engine {args.engine}")
     return args
+
+
+def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    lines = ("sentences", "input", "output", "resume", "score", "prefix", "align", "attention")
+    others = ("glossary", "keep", "forbid", "mbr", "alternatives", "tokens")
+    for name in (*lines, *others):
+        if getattr(args, name):
+            parser.error(f"--continue goes without {name.replace('_', '-')}")
+    if args.engine != "mt":
+        parser.error(f"--continue is not for --engine {args.engine}")
 
 
 def check_document_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -196,6 +208,9 @@ def run(args: argparse.Namespace) -> None:
     for name, path in zip(names, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
+    if args.text is not None:
+        run_continuation(args, options)
+        return
     for file in filter(os.path.isfile, args.sentences[:1]):
         name = shlex.quote(file)
         print(f"mt.translate: these are words: --input {name} translates the file", file=sys.stderr)
@@ -234,6 +249,16 @@ def run(args: argparse.Namespace) -> None:
             run_document(args, document, translate, output, stack)
         else:
             run_lines(args, process, stream, targets, output, stack)
+
+
+def run_continuation(args: argparse.Namespace, options: SearchOptions) -> None:
+    """Print texts that begin with --continue."""
+    if args.beam_size is None:
+        samples = options.samples or 1
+        options = replace(options, samples=samples, n_best=samples)
+    most = 100 if args.max_length is None else args.max_length
+    result = load_translator(args).continue_text(args.text, options, most)
+    print(render(result, 1, args) if args.json else "\n".join(text for text, _ in result.n_best))
 
 
 def run_document(

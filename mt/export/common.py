@@ -12,25 +12,39 @@ from mt.inference.incremental import position_table
 from mt.inference.options import MAX_EXTRA
 from mt.model.checkpoint import LoadedModel
 from mt.model.marian import MarianTransformer
+from mt.model.transformer import PAPER, Transformer
 
 TYPICAL_LENGTH = 15  # tokens of a sentence
 EXCLUDED = -1e4  # bias of the logits that no translation may contain; float16 can hold it
 
 
 def check_exportable(
-    loaded: LoadedModel, engine: str, learned: bool = True, imported: bool = False
-) -> None:
-    """Raise ValueError for a model that the engine cannot run.
+    loaded: LoadedModel,
+    engine: str,
+    learned: bool = True,
+    imported: bool = False,
+    variants: Sequence[str] = (),
+) -> Transformer:
+    """The model. Raises ValueError for one that the engine cannot run.
 
-    ``learned`` positions and ``imported`` models are allowed if True.
+    ``learned`` positions and ``imported`` models are allowed if True, and of the settings of
+    ``mt.model.transformer.PAPER`` those that ``variants`` names may differ from the paper's.
     """
     config: dict[str, Any] = loaded.model.config
+    if not isinstance(loaded.model, Transformer):
+        raise ValueError(f"{loaded.path}: a decoder alone, {engine} here has an encoder too")
+    for name in ("norm", "tied_embeddings", "scaled_scores", "activation"):
+        value = config.get(name, PAPER[name])
+        allowed = name in variants or (name == "activation" and imported)
+        if value != PAPER[name] and not allowed:
+            raise ValueError(f"{loaded.path}: {name}={value}, {engine} cannot be told so")
     if config["d_k"] * config["h"] != config["d_model"]:
         raise ValueError(f"{loaded.path}: d_k={config['d_k']}, {engine}'s is d_model / h")
     if config["learned_positions"] is not None and not learned:
         raise ValueError(f"{loaded.path}: learned positions, {engine}'s are sinusoids")
     if isinstance(loaded.model, MarianTransformer) and not imported:
         raise ValueError(f"{loaded.path}: an imported model: convert the one it comes from")
+    return loaded.model
 
 
 def num_positions(loaded: LoadedModel) -> int:

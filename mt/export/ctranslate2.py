@@ -33,22 +33,35 @@ from mt.utils.json_io import read_json
 
 PRECISIONS = ("float32", "float16", "int8", "int8_bfloat16")
 FILES = ("model.bin", "mt.json", "tokenizer.model")
+ACTIVATIONS = {
+    "relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swish": "SWISH"
+}  # fmt: skip
 HASHED = ("model.bin", "tokenizer.model")  # mt.json has their SHA-256
 
 
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     """Write the export to the empty ``folder``. ValueError if CTranslate2 cannot run the model."""
-    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs import TransformerSpec, common_spec
 
-    common.check_exportable(loaded, "CTranslate2")
-    model: Any = loaded.model
-    spec = TransformerSpec.from_config(model.config["N"], model.h, pre_norm=False)
+    variants = ("norm", "activation", "tied_embeddings")
+    model: Any = common.check_exportable(loaded, "CTranslate2", variants=variants)
+    is_pre = model.config.get("norm") == "pre"
+    activation = ACTIVATIONS[model.config.get("activation", "relu")]
+    spec = TransformerSpec.from_config(
+        model.config["N"], model.h, pre_norm=is_pre,
+        activation=getattr(common_spec.Activation, activation),
+    )  # fmt: skip
     for side in (spec.encoder, spec.decoder):
         side.scale_embeddings = math.sqrt(model.d_model)
         side.position_encodings.encodings = _array(common.position_encodings(loaded))
     (embeddings,) = spec.encoder.embeddings
-    for place in (embeddings, spec.decoder.embeddings, spec.decoder.projection):
-        place.weight = _array(model.embedding.weight)
+    target = model.embedding if model.target_embedding is None else model.target_embedding
+    embeddings.weight = _array(model.embedding.weight)
+    spec.decoder.embeddings.weight = _array(target.weight)
+    spec.decoder.projection.weight = _array(model.output_weight)
+    if is_pre:
+        _norm(spec.encoder.layer_norm, model.encoder_norm)
+        _norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.bias = common.output_bias(loaded).numpy()
     for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
         attention, feed_forward = layer.add_norm

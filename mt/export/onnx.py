@@ -18,6 +18,7 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,6 @@ PRECISIONS = ("float32",)
 FILES = ("encoder.onnx", "decoder.onnx", "config.json", "tokenizer.model")
 
 
-def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """[R, h, T, width] over [R, h, S, width] -> [R, T, h * width]; ``mask`` is added (3.2.1)."""
-    scores = Q @ K.transpose(2, 3) / math.sqrt(Q.shape[-1])
-    scores = scores if mask is None else scores + mask
-    return (scores.softmax(dim=-1) @ V).transpose(1, 2).flatten(2)
-
-
 class Stack(nn.Module):
     """What encoder and decoder share: embedding, positions and heads."""
 
@@ -55,14 +49,20 @@ class Stack(nn.Module):
         self.model: Any = loaded.model
         self.register_buffer("encodings", position_encodings(loaded))
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, embedding: Any, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids [R, T] -> [R, T, d_model] (3.4, 3.5)."""
-        scaled = self.model.embedding(ids) * math.sqrt(self.model.d_model)
+        scaled = embedding(ids) * math.sqrt(self.model.d_model)
         return scaled + self.encodings[positions]
 
     def heads(self, x: Tensor) -> Tensor:
         """[R, T, h * width] -> [R, h, T, width]."""
         return x.unflatten(2, (self.model.h, -1)).transpose(1, 2)
+
+    def attention(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+        """[R, h, T, width] over [R, h, S, width] -> [R, T, h * width] (3.2.1); adds ``mask``."""
+        scores = Q @ K.transpose(2, 3) * self.model.scale
+        scores = scores if mask is None else scores + mask
+        return (scores.softmax(dim=-1) @ V).transpose(1, 2).flatten(2)
 
     def mask(self, source: Tensor) -> Tensor:
         """[R, S] -> [R, 1, 1, S]: 0 for a token, a large negative number for padding."""
@@ -72,16 +72,21 @@ class Stack(nn.Module):
 class Encoder(Stack):
     def forward(self, source: Tensor) -> Tensor:
         mask = self.mask(source)
-        x = self.embed(source, torch.arange(source.shape[1]))
+        x = self.embed(self.model.embedding, source, torch.arange(source.shape[1]))
         for layer in self.model.encoder:
-            Q, K, V = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
-            x = layer.add_norm[0].norm(x + layer.self_attention.W_O(attention(Q, K, V, mask)))
-            x = layer.add_norm[1].norm(x + layer.feed_forward(x))
+            x = layer.add_norm[0](x, partial(self.attend, layer.self_attention, mask))
+            x = layer.add_norm[1](x, layer.feed_forward)
+        if self.model.encoder_norm is not None:
+            x = self.model.encoder_norm(x)
         cross = [
             torch.stack([self.heads(y) for y in layer.cross_attention.W_KV(x).chunk(2, dim=-1)])
             for layer in self.model.decoder
         ]
         return torch.stack(cross)
+
+    def attend(self, attention: Any, mask: Tensor, x: Tensor) -> Tensor:
+        Q, K, V = map(self.heads, attention.W_QKV(x).chunk(3, dim=-1))
+        return attention.W_O(self.attention(Q, K, V, mask))
 
 
 class Decoder(Stack):
@@ -94,24 +99,41 @@ class Decoder(Stack):
     ) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         T = past.shape[4]
-        x = self.embed(token[:, None], torch.arange(T, T + 1))
+        embedding = self.model.target_embedding or self.model.embedding
+        x = self.embed(embedding, token[:, None], torch.arange(T, T + 1))
         present = []
-        for i, layer in enumerate(self.model.decoder):
-            Q, *new = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
-            cache = torch.cat((past[i], torch.stack(new)), dim=3)
+        for layer, own, source_cache in zip(self.model.decoder, past, cross, strict=True):
+            x, cache = self.step(layer, x, own, source_cache, mask)
             present.append(cache)
-            states = attention(Q, cache[0], cache[1], None)
-            x = layer.add_norm[0].norm(x + layer.self_attention.W_O(states))
-            Q, K, V = self.heads(layer.cross_attention.W_Q(x)), cross[i, 0], cross[i, 1]
-            x = layer.add_norm[1].norm(x + layer.cross_attention.W_O(attention(Q, K, V, mask)))
-            x = layer.add_norm[2].norm(x + layer.feed_forward(x))
+        if self.model.decoder_norm is not None:
+            x = self.model.decoder_norm(x)
         return self.model.project(x[:, 0]) + self.output_bias, torch.stack(present)
+
+    def step(
+        self, layer: Any, x: Tensor, past: Tensor, cross: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """A layer: x [R, 1, d_model] -> the same, and its cache with this token."""
+        cache = past
+
+        def attend_to_past(x: Tensor) -> Tensor:
+            nonlocal cache
+            Q, *new = map(self.heads, layer.self_attention.W_QKV(x).chunk(3, dim=-1))
+            cache = torch.cat((past, torch.stack(new)), dim=3)
+            return layer.self_attention.W_O(self.attention(Q, cache[0], cache[1], None))
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            Q = self.heads(layer.cross_attention.W_Q(x))
+            return layer.cross_attention.W_O(self.attention(Q, cross[0], cross[1], mask))
+
+        x = layer.add_norm[0](x, attend_to_past)
+        x = layer.add_norm[1](x, attend_to_source)
+        return layer.add_norm[2](x, layer.feed_forward), cache
 
 
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     """Write the export to the empty ``folder``. ValueError if the format cannot hold the model."""
-    check_exportable(loaded, "the export", imported=True)
-    model = loaded.model
+    variants = ("norm", "activation", "tied_embeddings", "scaled_scores")
+    model = check_exportable(loaded, "the export", imported=True, variants=variants)
     config: dict[str, Any] = model.config
     R, S, T, width = 2, 5, 3, config["d_k"]
     source = torch.full((R, S), EOS)

@@ -20,7 +20,7 @@ from torch import Tensor
 from mt.data.batch_sampler import pad
 from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
-from mt.inference.incremental import InferenceModel
+from mt.inference.incremental import InferenceStacks
 from mt.inference.translation import Segment
 
 TOKEN = re.compile(r"\w+(?:[-.,:'’]\w+)*|[^\w\s]+")  # words, and marks on their own
@@ -137,7 +137,7 @@ def line_links(parts: Sequence[Segment]) -> list[tuple[int, int]]:
 
 
 @torch.inference_mode()
-def find_aligner(model: InferenceModel, tokenizer: Tokenizer) -> Aligner:
+def find_aligner(model: InferenceStacks, tokenizer: Tokenizer) -> Aligner:
     """The heads that find copied words, measured without labels and for any pair of languages.
 
     The model reads lists of names and numbers, and as their translations the same words in another

@@ -12,19 +12,82 @@ d_v; zeros fill up the other. Masks are added to the scores here: 0 where a quer
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
-from mt.model.transformer import AddNorm, FeedForward, Transformer, positional_encoding
+from mt.model.layers import AddNorm, FeedForward
+from mt.model.transformer import Stacks, Transformer, positional_encoding
 
 
-class InferenceModel:
+class InferenceStacks:
+    """What a Transformer and a decoder alone share: embeddings, positions and the output matrix."""
+
+    decoder: Sequence[Any]  # the layers
+
+    def __init__(self, model: Stacks, precision: str) -> None:
+        weight = model.embedding.weight.detach()
+        self.device, self.precision = weight.device, precision
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, model.h
+        self.make, self.dtype = linear_ops(precision, self.device)
+        self.embedding = weight.to(self.dtype)
+        self.learned = None if model.positions is None else model.positions.weight.detach()
+        self.positions = torch.empty(0, self.d_model)
+        bias = _detached(getattr(model, "output_bias", None))  # of an imported model
+        output = model.output_weight.detach().to(self.dtype)
+        self.vocabulary: LinearOp
+        # Blocks pay off in float32 too for this matrix, by far the largest; for others they do not.
+        if precision == "float32" and can_block(self.device):
+            self.vocabulary = BlockedLinear(output, None if bias is None else bias.float())
+        else:
+            self.vocabulary = self.make(output, bias)
+
+    def start(self, src: Tensor) -> Any:
+        """The state before the first step, of source ids [B, S] that end in eos, then padding."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any, parents: Tensor | None = None) -> Tensor:
+        """Last tokens [B, w] -> float32 logits of the next tokens [B, w, V]; ``state`` advances.
+
+        Hypothesis i of sentence b continues hypothesis ``parents[b, i]`` of the step before, which
+        may have had another number of hypotheses. With one hypothesis at every step, as in greedy
+        search, there is no need for ``parents``.
+        """
+        raise NotImplementedError
+
+    def cross_attention_weights(
+        self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
+    ) -> list[Tensor]:
+        """The cross-attention (3.2.3) by which each token of ``outputs`` was predicted.
+
+        Sources [B, S], outputs without eos -> weights [N, h, T, S] for each sentence, where T
+        counts the output's tokens and its eos, and S is the source's own length.
+        """
+        raise NotImplementedError
+
+    def embed(self, ids: Tensor, first: int | Tensor, table: Tensor | None = None) -> Tensor:
+        """Ids [B, T] -> [B * T, d_model] (3.4, 3.5).
+
+        ``first`` is the position of the first column, or the positions [B] of the only one.
+        ``table`` replaces the embedding.
+        """
+        end = (first if isinstance(first, int) else int(first.max())) + ids.shape[1]
+        encodings = self.positions  # read once: another thread may replace it
+        if end > len(encodings):
+            encodings = position_table(self.learned, 2 * end + 100, self.d_model)
+            encodings = self.positions = encodings.to(self.device, self.dtype)
+        positions = encodings[first:end] if isinstance(first, int) else encodings[first, None]
+        x = torch.embedding(self.embedding if table is None else table, ids)
+        return torch.add(positions, x, alpha=math.sqrt(self.d_model)).flatten(0, 1)
+
+
+class InferenceModel(InferenceStacks):
     """A Transformer as the search wants it (``mt.inference.beam_search.SearchModel``).
 
     ``precision`` float32 is exact; bfloat16 is the type of weights and activations; int8 multiplies
@@ -36,66 +99,48 @@ class InferenceModel:
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
-        weight = model.embedding.weight.detach()
-        self.device, self.precision = weight.device, precision
-        self.parameters = sum(p.numel() for p in model.parameters())
-        self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, model.h
-        make, self.dtype = linear_ops(precision, self.device)
-        self.encoder = [_EncoderLayer(layer, make, self.h, self.dtype) for layer in model.encoder]
-        self.decoder = [_DecoderLayer(layer, make, self.h, self.dtype) for layer in model.decoder]
-        self.embedding = weight.to(self.dtype)
-        self.learned = None if model.positions is None else model.positions.weight.detach()
-        self.positions = torch.empty(0, self.d_model)
-        bias = _detached(getattr(model, "output_bias", None))  # of an imported model
-        self.vocabulary: LinearOp
-        # Blocks pay off in float32 too for this matrix, by far the largest; for others they do not.
-        if precision == "float32" and can_block(self.device):
-            self.vocabulary = BlockedLinear(self.embedding, None if bias is None else bias.float())
-        else:
-            self.vocabulary = make(weight, bias)
+        super().__init__(model, precision)
+        shape = self.make, self.h, model.scale, self.dtype
+        self.encoder = [_EncoderLayer(layer, *shape) for layer in model.encoder]
+        self.decoder = [_DecoderLayer(layer, *shape) for layer in model.decoder]
+        self.encoder_norm = final_norm(model.encoder_norm, self.dtype)
+        self.decoder_norm = final_norm(model.decoder_norm, self.dtype)
+        self.is_pre = model.decoder_norm is not None
+        self.target_embedding = self.embedding
+        if model.target_embedding is not None:
+            self.target_embedding = model.target_embedding.weight.detach().to(self.dtype)
 
     def start(self, src: Tensor) -> State:
-        """The state before the first step, of source ids [B, S] that end in eos, then padding."""
         padding = src == self.pad_id
         mask = None
         if padding.any():
             mask = torch.zeros(padding.shape, dtype=self.dtype, device=self.device)
             mask = mask.masked_fill_(padding, -torch.inf)[:, None, None]
-        x = self._embed(src, 0)
+        x = self.embed(src, 0)
         for layer in self.encoder:
             x = layer(x, len(src), mask)
+        x = self.encoder_norm(x)
         cross = [layer.cross_attention.keys_values(x, len(src)) for layer in self.decoder]
         return State(torch.stack(cross), (~padding).sum(dim=1).tolist())
 
     def step(self, tokens: Tensor, state: State, parents: Tensor | None = None) -> Tensor:
-        """Last tokens [B, w] -> float32 logits of the next tokens [B, w, V]; ``state`` advances.
-
-        Hypothesis i of sentence b continues hypothesis ``parents[b, i]`` of the step before, which
-        may have had another number of hypotheses. With one hypothesis at every step, as in greedy
-        search, there is no need for ``parents``.
-        """
         B, w = tokens.shape
-        x = self._embed(tokens.view(-1, 1), state.positions(w))
+        x = self.embed(tokens.view(-1, 1), state.positions(w), self.target_embedding)
         caches, index, keys, values, mask = state.advance(w, parents)
         layers = zip(self.decoder, caches, keys, values, *state.cross_by_layer, strict=True)
         for layer, cache, *keys_and_values in layers:
             x = layer(x, B, cache, index, *keys_and_values, mask, state)
-        return self.vocabulary(x).float().view(B, w, -1)
+        return self.vocabulary(self.decoder_norm(x)).float().view(B, w, -1)
 
     def cross_attention_weights(
         self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
     ) -> list[Tensor]:
-        """The cross-attention (3.2.3) by which each token of ``outputs`` was predicted.
-
-        Sources [B, S], outputs without eos -> weights [N, h, T, S] for each sentence, where T
-        counts the output's tokens and its eos, and S is the source's own length.
-        """
         T = max(map(len, outputs), default=0) + 1
         inputs = [[bos, *ids] + [bos] * (T - 1 - len(ids)) for ids in outputs]  # shifted right
         tokens = torch.tensor(inputs, device=self.device)
         state = self.start(src)
         state.weights = []
-        x = self._embed(tokens, 0)
+        x = self.embed(tokens, 0, self.target_embedding)
         causal = torch.full((T, T), -torch.inf, dtype=self.dtype, device=self.device).triu(1)
         for layer, K, V in zip(self.decoder, *state.cross_by_layer, strict=True):
             cache = x.new_empty(len(src), T, 2 * self.h, layer.self_attention.width)
@@ -107,20 +152,6 @@ class InferenceModel:
         return [
             weights[b, :, :, : len(ids) + 1, : lengths[b]].clone() for b, ids in enumerate(outputs)
         ]
-
-    def _embed(self, ids: Tensor, first: "int | Tensor") -> Tensor:
-        """Ids [B, T] -> [B * T, d_model] (3.4, 3.5).
-
-        ``first`` is the position of the first column, or the positions [B] of the only one.
-        """
-        end = (first if isinstance(first, int) else int(first.max())) + ids.shape[1]
-        table = self.positions  # read once: another thread may replace it
-        if end > len(table):
-            table = position_table(self.learned, 2 * end + 100, self.d_model)
-            table = self.positions = table.to(self.device, self.dtype)
-        positions = table[first:end] if isinstance(first, int) else table[first, None]
-        x = torch.embedding(self.embedding, ids)
-        return torch.add(positions, x, alpha=math.sqrt(self.d_model)).flatten(0, 1)
 
 
 def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
@@ -137,7 +168,7 @@ _SMALL = 1e-30  # smaller probabilities are summed as logarithms: float32 ends a
 class Ensemble:
     """Several InferenceModels of one vocabulary as one: the mean of their probabilities."""
 
-    def __init__(self, models: Sequence[InferenceModel]) -> None:
+    def __init__(self, models: Sequence[InferenceStacks]) -> None:
         self.models = models
 
     def start(self, src: Tensor) -> "_EnsembleState":
@@ -176,9 +207,12 @@ class _EnsembleState(NamedTuple):
 
 
 class _EncoderLayer:
-    def __init__(self, layer: Any, make: MakeLinear, h: int, dtype: torch.dtype) -> None:
-        self.self_attention = _Attention(layer.self_attention, layer.add_norm[0], make, h, dtype)
-        self.feed_forward = _FeedForward(layer.feed_forward, layer.add_norm[1], make, dtype)
+    def __init__(
+        self, layer: Any, make: MakeLinear, h: int, scale: float, dtype: torch.dtype
+    ) -> None:
+        shape = make, h, scale, dtype
+        self.self_attention = InferenceAttention(layer.self_attention, layer.add_norm[0], *shape)
+        self.feed_forward = InferenceFeedForward(layer.feed_forward, layer.add_norm[1], make, dtype)
 
     def __call__(self, x: Tensor, B: int, mask: Tensor | None) -> Tensor:
         Q, new = self.self_attention.project(x, B)
@@ -186,10 +220,13 @@ class _EncoderLayer:
 
 
 class _DecoderLayer:
-    def __init__(self, layer: Any, make: MakeLinear, h: int, dtype: torch.dtype) -> None:
-        self.self_attention = _Attention(layer.self_attention, layer.add_norm[0], make, h, dtype)
-        self.cross_attention = _Attention(layer.cross_attention, layer.add_norm[1], make, h, dtype)
-        self.feed_forward = _FeedForward(layer.feed_forward, layer.add_norm[2], make, dtype)
+    def __init__(
+        self, layer: Any, make: MakeLinear, h: int, scale: float, dtype: torch.dtype
+    ) -> None:
+        shape = make, h, scale, dtype
+        self.self_attention = InferenceAttention(layer.self_attention, layer.add_norm[0], *shape)
+        self.cross_attention = InferenceAttention(layer.cross_attention, layer.add_norm[1], *shape)
+        self.feed_forward = InferenceFeedForward(layer.feed_forward, layer.add_norm[2], make, dtype)
 
     def __call__(
         self,
@@ -217,7 +254,7 @@ class _DecoderLayer:
         return self.feed_forward(self.cross_attention(x, Q, source_K, source_V, state.source_mask))
 
 
-class _Attention:
+class InferenceAttention:
     """Multi-head attention and its Add & Norm (3.2, 3.1): the product by W_O adds the residual.
 
     Self-attention has W_QKV; cross-attention has W_Q, and W_KV for the source.
@@ -229,13 +266,19 @@ class _Attention:
     W_O: LinearOp
 
     def __init__(
-        self, layer: Any, add_norm: AddNorm, make: MakeLinear, h: int, dtype: torch.dtype
+        self,
+        layer: Any,
+        add_norm: AddNorm,
+        make: MakeLinear,
+        h: int,
+        scale: float,
+        dtype: torch.dtype,
     ) -> None:
         linears: dict[str, Any] = dict(layer.named_children())
         weights = {name: linear.weight.detach() for name, linear in linears.items()}
         d_v = len(weights["W_O"]) // h
         d_k = next(iter(layer.sizes.values()))[0] // h
-        self.h, self.width, self.scale = h, max(d_k, d_v), 1 / math.sqrt(d_k)
+        self.h, self.width, self.scale, self.d_k = h, max(d_k, d_v), scale, d_k
         if d_k != d_v:
             for name, sizes in layer.sizes.items():
                 parts = weights[name].split(sizes)
@@ -243,16 +286,16 @@ class _Attention:
             weights["W_O"] = _widened(weights["W_O"].t(), h, self.width).t()
         for name, W in weights.items():
             setattr(self, name, make(W, _detached(linears[name].bias)))  # mostly without a bias
-        self.norm = _Norm(add_norm, dtype)
+        self.before, self.norm = norms(add_norm, dtype)
 
     def project(self, x: Tensor, B: int) -> tuple[Tensor, Tensor]:
         """x [B * T, d_model] -> queries [B, h, T, width], keys and values [B, T, 2h, width]."""
-        heads = self.W_QKV(x).view(B, -1, 3 * self.h, self.width)
+        heads = self.W_QKV(self.before(x)).view(B, -1, 3 * self.h, self.width)
         Q, new = heads.split((self.h, 2 * self.h), dim=2)
         return Q.transpose(1, 2), new
 
     def query(self, x: Tensor, B: int) -> Tensor:
-        return self.W_Q(x).view(B, -1, self.h, self.width).transpose(1, 2)
+        return self.W_Q(self.before(x)).view(B, -1, self.h, self.width).transpose(1, 2)
 
     def keys_values(self, memory: Tensor, B: int) -> Tensor:
         return self.W_KV(memory).view(B, -1, 2 * self.h, self.width)
@@ -263,7 +306,7 @@ class _Attention:
         return self.norm(self.W_O.add_residual(heads.transpose(1, 2).reshape(len(x), -1), x))
 
 
-class _FeedForward:
+class InferenceFeedForward:
     """The feed-forward network and its Add & Norm (3.3, 3.1)."""
 
     def __init__(
@@ -271,22 +314,42 @@ class _FeedForward:
     ) -> None:
         self.W_1 = make(layer.W_1.weight.detach(), layer.W_1.bias.detach())
         self.W_2 = make(layer.W_2.weight.detach(), layer.W_2.bias.detach())
-        self.activation = getattr(layer, "activation", None)  # of an imported model
-        self.norm = _Norm(add_norm, dtype)
+        self.activation = layer.activation
+        self.before, self.norm = norms(add_norm, dtype)
+
+    def inner(self, x: Tensor) -> Tensor:
+        """x [R, d_model] -> [R, d_ff], after the activation."""
+        x = self.before(x)
+        return self.W_1.relu(x) if self.activation is None else self.activation(self.W_1(x))
 
     def __call__(self, x: Tensor) -> Tensor:
-        inner = self.activation(self.W_1(x)) if self.activation else self.W_1.relu(x)
-        return self.norm(self.W_2.add_residual(inner, x))
+        return self.norm(self.W_2.add_residual(self.inner(x), x))
 
 
-class _Norm:
-    def __init__(self, add_norm: AddNorm, dtype: torch.dtype) -> None:
-        norm = add_norm.norm
+class InferenceNorm:
+    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
         self.shape, self.eps = norm.normalized_shape, norm.eps
         self.weight, self.bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+
+
+Norm = Callable[[Tensor], Tensor]
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def norms(add_norm: AddNorm, dtype: torch.dtype) -> tuple[Norm, Norm]:
+    """What stands before a sublayer and what stands after its residual: one is the LayerNorm."""
+    norm = InferenceNorm(add_norm.norm, dtype)
+    return (norm, _as_it_is) if add_norm.is_pre else (_as_it_is, norm)
+
+
+def final_norm(norm: nn.LayerNorm | None, dtype: torch.dtype) -> Norm:
+    return _as_it_is if norm is None else InferenceNorm(norm, dtype)
 
 
 def _widened(W: Tensor, h: int, width: int) -> Tensor:

@@ -68,13 +68,13 @@ def trace(model: InferenceModel, source: list[int], target: list[int]) -> Trace:
     S, T = len(source), len(inputs)
     everything = torch.ones(S, S, dtype=torch.bool, device=model.device)
     encoder, decoder = [], []
-    x = _embed(model, source)
+    x = _embed(model, model.embedding, source)
     for layer in model.encoder:
         own = _attend(layer.self_attention, x, None, everything)
         fed = _feed_forward(layer.feed_forward, own.add_norm)
         encoder.append((own, fed))
         x = fed.add_norm
-    memory, x = x, _embed(model, inputs)
+    memory, x = x, _embed(model, model.target_embedding, inputs)
     causal = torch.ones(T, T, dtype=torch.bool, device=model.device).tril()
     whole_source = everything[:1].expand(T, -1)
     for decoder_layer in model.decoder:
@@ -85,8 +85,8 @@ def trace(model: InferenceModel, source: list[int], target: list[int]) -> Trace:
         x = fed.add_norm
     logits = model.vocabulary(x)
     return Trace(
-        _embedding(model, source),
-        _embedding(model, inputs),
+        _embedding(model, model.embedding, source),
+        _embedding(model, model.target_embedding, inputs),
         [(_on_cpu(own), _on_cpu(fed)) for own, fed in encoder],
         [(_on_cpu(own), _on_cpu(cross), _on_cpu(fed)) for own, cross, fed in decoder],
         logits.float().cpu(),
@@ -107,23 +107,23 @@ def _attend(attention: Any, x: Tensor, memory: Tensor | None, mask: Tensor) -> A
     output = attention.W_O(heads)
     add_norm = attention.norm(attention.W_O.add_residual(heads, x))
     # Where d_k and d_v differ, zeros fill up the smaller one.
-    d_k, d_v = round(attention.scale**-2), x.shape[1] // attention.h
+    d_k, d_v = attention.d_k, x.shape[1] // attention.h
     concat = heads.unflatten(1, (attention.h, -1))[..., :d_v].flatten(1)
     Q, K, V = Q[..., :d_k], K[..., :d_k], V[..., :d_v]
     return Attention(x, Q, K, V, scores, scaled, mask, weights, concat, output, add_norm)
 
 
 def _feed_forward(layer: Any, x: Tensor) -> FeedForward:
-    inner = layer.activation(layer.W_1(x)) if layer.activation else layer.W_1.relu(x)
+    inner = layer.inner(x)
     return FeedForward(x, inner, layer.W_2(inner), layer(x))
 
 
-def _embedding(model: InferenceModel, ids: list[int]) -> Tensor:
-    return model.embedding[ids].float().cpu() * model.d_model**0.5
+def _embedding(model: InferenceModel, table: Tensor, ids: list[int]) -> Tensor:
+    return table[ids].float().cpu() * model.d_model**0.5
 
 
-def _embed(model: InferenceModel, ids: list[int]) -> Tensor:
-    return model._embed(torch.tensor([ids], device=model.device), 0)
+def _embed(model: InferenceModel, table: Tensor, ids: list[int]) -> Tensor:
+    return model.embed(torch.tensor([ids], device=model.device), 0, table)
 
 
 def _on_cpu(record: Any) -> Any:

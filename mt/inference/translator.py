@@ -24,6 +24,7 @@ from mt.inference.batch_runner import Progress, pick_workers, run_batches
 from mt.inference.beam_search import score, search
 from mt.inference.confidence import Calibration, calibration_of
 from mt.inference.constraints import Constraints
+from mt.inference.decoder_only import DecoderOnlyModel, make_inference
 from mt.inference.incremental import Ensemble, InferenceModel
 from mt.inference.inputs import Input, add_prefixes, add_terms, encode_chunks, plan_inputs, strings
 from mt.inference.mbr import by_risk
@@ -35,7 +36,7 @@ from mt.inference.translation import Translation
 from mt.model import checkpoint
 from mt.model.device import pick_device
 from mt.model.model_path import resolve_model_path
-from mt.model.transformer import Transformer
+from mt.model.transformer import Stacks
 from mt.utils.checks import check_int
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer | Sequence[Transformer],
+        model: Stacks | Sequence[Stacks],
         tokenizer: Tokenizer,
         max_length: int,
         name: str = "",
@@ -68,10 +69,10 @@ class Translator:
         options: SearchOptions | None = None,
         configs: Sequence[dict[str, Any]] = (),
     ) -> None:
-        models = [model] if isinstance(model, Transformer) else list(model)
+        models = [model] if isinstance(model, Stacks) else list(model)
         if not models:
             raise ValueError("no model to translate with")
-        self.models = [InferenceModel(model, precision) for model in models]
+        self.models = [make_inference(model, precision) for model in models]
         self.model = self.models[0] if len(models) == 1 else Ensemble(self.models)
         self.exact = precision == "float32"  # a result does not depend on its batch
         self.tokenizer = tokenizer
@@ -232,6 +233,31 @@ class Translator:
             results.append(replace(result, text=target, n_best=((target, hypothesis.score),)))
         return results
 
+    def continue_text(
+        self,
+        text: str,
+        options: SearchOptions | None = None,
+        max_tokens: int = 100,
+        **settings: Any,
+    ) -> Translation:
+        """Text that begins with ``text``, which a decoder alone goes on writing.
+
+        ``options`` and ``settings`` are those of ``translate``; without any it draws one sample.
+        At most ``max_tokens`` tokens are added. Raises ValueError for a model with an encoder.
+        """
+        if not all(isinstance(model, DecoderOnlyModel) for model in self.models):
+            raise ValueError(
+                "a model with an encoder does not continue a text: train one with data=text and "
+                "model=decoder_only_tiny, or a larger one"
+            )
+        check_int("max_tokens", max_tokens)
+        options = replace(options or SearchOptions(samples=1), **settings)
+        (prefix,) = self.tokenizer.encode_target([text])
+        options = replace(options, max_length=min(len(prefix) + max_tokens, MAX_LENGTH))
+        source = Input([], False, prefix, text)
+        (hypotheses,) = self._search([source], options, 1, lambda _: None)
+        return self.join(text, [Output(source, hypotheses, None)])
+
     def inspect(
         self,
         sentence: str,
@@ -251,6 +277,8 @@ class Translator:
         from mt.inference.inspection import inspect  # those who translate do not wait for it
 
         options = replace(options or self.options, **settings)
+        if not isinstance(self.models[0], InferenceModel) or self.models[0].is_pre:
+            raise ValueError("what can be inspected has an encoder, and its norms are post-LN")
         model = self.models[0], self.tokenizer, self.max_length, self.aligner
         return inspect(*model, sentence, target, prefix, options)
 

@@ -9,6 +9,7 @@ keys have d_k numbers a head, values d_v.
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,10 +19,19 @@ from mt.model.kernels import Gather, attention
 
 
 class AttentionLayout:
-    """Attention of ``h`` heads over the sentences of a packed batch, group by group."""
+    """Attention of ``h`` heads over the sentences of a packed batch, group by group.
 
-    def __init__(self, packed: Packed, h: int, d_k: int) -> None:
+    ``scale`` multiplies the scores; None is 1 / sqrt(d_k). ``P_drop`` is the dropout of the
+    weights.
+    """
+
+    def __init__(
+        self, packed: Packed, h: int, d_k: int, scale: float | None = None, P_drop: float = 0.0
+    ) -> None:
         self.packed, self.h, self.qk_dim = packed, h, h * d_k
+        self.attention = partial(
+            attention, scale=d_k**-0.5 if scale is None else scale, P_drop=P_drop
+        )
         ends = itertools.accumulate(G for G, _ in packed.groups)
         rows = [  # [G, W] for each group
             packed.rows[end - G : end, :W] for end, (G, W) in zip(ends, packed.groups, strict=True)
@@ -36,7 +46,7 @@ class AttentionLayout:
         """
         sizes = (self.qk_dim, self.qk_dim, QKV.shape[1] - 2 * self.qk_dim)
         context = [
-            attention(Q, K, V, None if causal else mask, causal)
+            self.attention(Q, K, V, None if causal else mask, causal)
             for (Q, K, V), mask in zip(self.to_heads(QKV, sizes), self.masks, strict=True)
         ]
         return self.from_heads(context)
@@ -49,7 +59,7 @@ class AttentionLayout:
         queries = self.to_heads(Q, (self.qk_dim,))
         keys_values = source.to_heads(KV, (self.qk_dim, KV.shape[1] - self.qk_dim))
         context = [
-            attention(Q, K, V, mask)
+            self.attention(Q, K, V, mask)
             for (Q,), (K, V), mask in zip(queries, keys_values, source.masks, strict=True)
         ]
         return self.from_heads(context)

@@ -19,8 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from mt.data.tokenizer import Tokenizer
 from mt.model import storage as storages
+from mt.model.decoder_only import make_model
 from mt.model.marian import MarianTransformer
-from mt.model.transformer import Transformer
+from mt.model.transformer import Stacks
 from mt.model.weights import check_shapes, read_checkpoint, read_safetensors, transformer_weights
 from mt.utils.atomic import atomic_folder, atomic_write
 from mt.utils.checks import check_int, printable, short_repr
@@ -36,7 +37,7 @@ _HASHED = ("model.safetensors", "tokenizer.model")  # config.json has their SHA-
 
 
 class LoadedModel(NamedTuple):
-    model: Transformer  # in eval mode
+    model: Stacks  # in eval mode
     tokenizer: Tokenizer
     config: dict[str, Any]
     path: Path
@@ -44,7 +45,7 @@ class LoadedModel(NamedTuple):
 
 def save(
     folder: str | os.PathLike[str],
-    model: Transformer,
+    model: Stacks,
     tokenizer: Tokenizer,
     max_length: int,
     languages: Sequence[str],
@@ -96,14 +97,20 @@ def _json(config: dict[str, Any]) -> str:
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
 
 
-def _card(config: dict[str, Any], model: Transformer) -> str:
+_KINDS = {
+    "encoder_decoder": "An encoder-decoder Transformer (Vaswani et al. 2017)",
+    "decoder_only": "A decoder-only Transformer",
+}
+
+
+def _card(config: dict[str, Any], model: Stacks) -> str:
     """README.md of a model folder."""
     shape = [f"{name} {value}" for name, value in model.config.items() if value is not None]
     parameters = sum(p.numel() for p in model.parameters())
     lines = [
         f"# {' → '.join(config['languages'])} translation model",
         "",
-        "An encoder-decoder Transformer (Vaswani et al. 2017), trained and written by `mt`.",
+        f"{_KINDS[model.architecture]}, trained and written by `mt`.",
         "",
         f"- shape: {', '.join(shape)}",
         f"- parameters: {parameters:,}",
@@ -140,10 +147,10 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
         config, weights, tokenizer = _load_folder(path)
     else:
         raise FileNotFoundError(f"{path}: no such model folder or checkpoint")
-    model_class = MarianTransformer if "activation" in config["model"] else Transformer
+    make = MarianTransformer if "output_bias" in weights else make_model
     try:
         with torch.device("meta"), _NoDraws():  # no memory: the configuration may name any size
-            model = model_class(**config["model"])
+            model: Stacks = make(**config["model"])
     except (TypeError, ValueError) as error:
         reason = printable(str(error))
         raise ValueError(f"{path}: not a model that this version reads: {reason}") from None

@@ -23,15 +23,20 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Dropout(x), plus a ``residual`` of the same shape if there is one."""
-        if not self.training or self.P_drop == 0:
-            return x if residual is None else residual + x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
-            dropped = F.dropout(x, self.P_drop)
-            return dropped if residual is None else residual + dropped
-        return _Dropout.apply(x, residual, self.P_drop)
+        return dropout(x, self.P_drop if self.training else 0.0, residual)
 
     def extra_repr(self) -> str:
         return f"P_drop={self.P_drop}"
+
+
+def dropout(x: Tensor, P_drop: float, residual: Tensor | None = None) -> Tensor:
+    """Dropout(x), plus a ``residual`` of the same shape if there is one."""
+    if P_drop == 0:
+        return x if residual is None else residual + x
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        dropped = F.dropout(x, P_drop)
+        return dropped if residual is None else residual + dropped
+    return _Dropout.apply(x, residual, P_drop)
 
 
 class _Dropout(torch.autograd.Function):

@@ -7,28 +7,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mt.model.dropout import dropout
+
 
 def attention(
-    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, causal: bool = False
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    P_drop: float = 0.0,
 ) -> Tensor:
     """Scaled dot-product attention, softmax(Q K^T / sqrt(d_k)) V (3.2.1, equation 1).
 
     Q [B, h, T, d_k], K [B, h, S, d_k], V [B, h, S, d_v] -> [B, h, T, d_v]. ``mask`` is True where
     a query may look at a key; ``causal``, which goes without a mask, lets query i see keys 0 to i.
+    ``scale`` replaces 1 / sqrt(d_k); ``P_drop`` is the dropout of the weights.
     """
+    scale = Q.shape[-1] ** -0.5 if scale is None else scale
     if Q.device.type == "cpu":
-        return _attention_on_cpu(Q, K, V, mask, causal)
-    return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
+        return _attention_on_cpu(Q, K, V, mask, causal, scale, P_drop)
+    return F.scaled_dot_product_attention(
+        Q, K, V, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=P_drop
+    )
 
 
-def _attention_on_cpu(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def _attention_on_cpu(
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, causal: bool, scale: float, P_drop: float
+) -> Tensor:
     """Two products and a softmax: PyTorch's fused kernel is slower here, ten times in bfloat16.
 
     All three use at least float32: bfloat16 gains nothing here, because oneDNN compiles code
     for every new T and S. B is the sentences of one group.
     """
     dtype = torch.promote_types(Q.dtype, torch.float32)
-    (B, h, T, d_k), S = Q.shape, K.shape[2]
+    (B, h, T, _), S = Q.shape, K.shape[2]
     if causal:
         mask = torch.ones(1, T, S, dtype=torch.bool).tril()
     elif mask is not None:
@@ -38,8 +52,9 @@ def _attention_on_cpu(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, caus
     bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
     q, k, v = (x.flatten(0, 1).to(dtype) for x in (Q, K, V))
     with torch.autocast("cpu", enabled=False):
-        scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=d_k**-0.5)  # [B * h, T, S]
-        return torch.bmm(scores.softmax(dim=-1), v).view(B, h, T, -1).to(Q.dtype)
+        scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)  # [B * h, T, S]
+        weights = dropout(scores.softmax(dim=-1), P_drop)
+        return torch.bmm(weights, v).view(B, h, T, -1).to(Q.dtype)
 
 
 class Gather(torch.autograd.Function):

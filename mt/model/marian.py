@@ -10,7 +10,7 @@ Shapes: V vocabulary.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,15 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.data.special_ids import BOS, EOS, PAD
-from mt.model.transformer import FeedForward, Transformer
-from mt.utils.checks import short_repr
+from mt.model.layers import ACTIVATIONS
+from mt.model.transformer import Transformer
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "swish": F.silu,
-    "silu": F.silu,
-    "gelu": F.gelu,
-}
+# Of our activations, the name that transformers has for it
+FUNCTIONS = {name: name for name in ACTIVATIONS} | {"gelu_tanh": "gelu_new"}
 TIED = ("embed_tokens.weight", "lm_head.weight")  # names of the shared embedding end so
 SINUSOIDS = "embed_positions.weight"
 
@@ -34,34 +30,20 @@ SINUSOIDS = "embed_positions.weight"
 class MarianTransformer(Transformer):
     """The Transformer with what Marian adds to the paper; for translating, not for training.
 
-    ``activation`` is a key of ACTIVATIONS. Raises ValueError for another.
+    Raises ValueError for an ``activation`` that is no key of ACTIVATIONS.
     """
 
     def __init__(self, activation: str, **config: Any) -> None:
-        super().__init__(**config)
-        if not isinstance(activation, str) or activation not in ACTIVATIONS:
-            raise ValueError(
-                f"activation={short_repr(activation)}: must be one of {', '.join(ACTIVATIONS)}"
-            )
+        super().__init__(activation=activation, **config)
         self.config: dict[str, Any] = self.config | {"activation": activation}
         self.output_bias = nn.Parameter(torch.zeros(len(self.embedding.weight)))
         for layer in itertools.chain(self.encoder, self.decoder):
             for name, module in list(layer.named_modules()):
                 if isinstance(module, nn.Linear) and module.bias is None:
                     layer.set_submodule(name, nn.Linear(module.in_features, module.out_features))
-            layer.feed_forward = _FeedForward(self.d_model, self.config["d_ff"], activation)
 
     def project(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embedding.weight, self.output_bias)
-
-
-class _FeedForward(FeedForward):
-    def __init__(self, d_model: int, d_ff: int, activation: str) -> None:
-        super().__init__(d_model, d_ff)
-        self.activation = ACTIVATIONS[activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.W_2(self.activation(self.W_1(x)))
 
 
 def _names(N: int) -> Iterator[tuple[str, list[str], int | None]]:
@@ -111,7 +93,7 @@ def config(model: Transformer, positions: int) -> dict[str, Any]:
         **{f"{side}_layers": sizes["N"] for side in sides},
         **{f"{side}_attention_heads": sizes["h"] for side in sides},
         **{f"{side}_ffn_dim": sizes["d_ff"] for side in sides},
-        "activation_function": "relu",
+        "activation_function": FUNCTIONS[sizes.get("activation", "relu")],
         "dropout": sizes["P_drop"],
         "max_position_embeddings": positions,
         "scale_embedding": True,
@@ -136,7 +118,7 @@ def weights(model: Transformer, output_bias: Tensor) -> dict[str, Tensor]:
     state = {name: w.detach() for name, w in model.state_dict().items()}
     state["output_bias"] = output_bias
     marian_state: dict[str, Tensor] = {}
-    for name, marian_names, dim in _names(int(model.config["N"] or 0)):
+    for name, marian_names, dim in _names(model.config["N"]):
         stacked = state.get(name, torch.zeros(len(marian_names) * d_model))  # a bias we do not have
         chunks = stacked.chunk(len(marian_names))
         for marian_name, chunk in zip(marian_names, chunks, strict=True):
@@ -185,7 +167,8 @@ def from_marian(
     for _, marian_names, _ in _names(config["encoder_layers"]):
         if missing := [name for name in marian_names if name not in weights]:
             raise KeyError(missing[0])
-    activation, vocab_size = config["activation_function"], config["vocab_size"]
+    name, vocab_size = config["activation_function"], config["vocab_size"]
+    activation = next((own for own, theirs in FUNCTIONS.items() if theirs == name), name)
     with torch.device("meta"):  # without memory: the configuration may name any size
         shapes = _marian_shapes(MarianTransformer(activation, vocab_size=vocab_size, **sizes))
     for name, shape in shapes.items():

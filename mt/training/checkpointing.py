@@ -67,7 +67,8 @@ class CheckpointCallback(pl.Callback):
 
     It saves ``step-NNNNNNNN.ckpt`` every ``checkpoint_every`` steps, or minutes of wall time for
     '10 min', and at the end, and keeps the last ``keep``. Every ``validate_every`` steps it saves
-    ``last.ckpt``, validates, then saves ``best.ckpt`` if ``val_bleu`` is the highest so far.
+    ``last.ckpt``, validates, then saves ``best.ckpt`` if ``val_bleu`` is the highest so far
+    or, without it, ``val_loss`` the lowest.
     ``step_files`` names the files of this run to average, oldest first, also after a resume.
     """
 
@@ -80,7 +81,7 @@ class CheckpointCallback(pl.Callback):
         self.folder, self.keep, self.validate_every = folder, keep, validate_every
         self.every_steps, self.every_minutes = parse_interval(checkpoint_every)
         self.step_files: list[str] = []
-        self.best_bleu = float("-inf")
+        self.best_score = float("-inf")
         self.last_step = 0
         self.last_due = time.monotonic()  # when a checkpoint by the clock was last due
 
@@ -135,9 +136,10 @@ class CheckpointCallback(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.state.fn != "fit":
             return
-        bleu = float(trainer.callback_metrics["val_bleu"])
-        if bleu > self.best_bleu:
-            self.best_bleu = bleu
+        scores = trainer.callback_metrics
+        score = float(scores["val_bleu"] if "val_bleu" in scores else -scores["val_loss"])
+        if score > self.best_score:
+            self.best_score = score
             self._save(trainer, "best.ckpt")
         self.save_last(trainer)
 
@@ -164,7 +166,7 @@ class CheckpointCallback(pl.Callback):
         return [self.folder / name for name in self.step_files]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kept": list(self.step_files), "best": self.best_bleu}
+        return {"kept": list(self.step_files), "best": self.best_score}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.step_files, self.best_bleu = state_dict["kept"], state_dict["best"]
+        self.step_files, self.best_score = state_dict["kept"], state_dict["best"]

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from mt.data import tokenizer
 from mt.evaluation import metrics
 from mt.model import checkpoint
-from mt.model.transformer import Transformer
+from mt.model.decoder_only import make_model
 from mt.training.interruption import explain_divergence, kill_ranks, kill_workers
 from mt.training.lightning_module import Diverged
 from mt.training.resume import keep_settings
@@ -93,7 +93,7 @@ def write_model(run: Run) -> None:
     # All ranks read the files, because some strategies keep only a part of the weights in each.
     last = run.checkpoints.folder / "last.ckpt"
     paths = [last] if module.stopped else run.checkpoints.to_average()
-    model = Transformer(**module.model.config)  # type: ignore[arg-type]
+    model = make_model(**module.model.config)
     model.load_state_dict(checkpoint.average(paths))
     module.model = model
     training: dict[str, Any] = {
@@ -140,6 +140,12 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
         )
     return {
         "validation perplexity": round(perplexity, 3),
-        "validation sacreBLEU": round(float(scores["val_bleu"]), 2),
-        "signature": metrics.bleu(["x"], ["x"]).signature,
+        **(
+            {
+                "validation sacreBLEU": round(float(scores["val_bleu"]), 2),
+                "signature": metrics.bleu(["x"], ["x"]).signature,
+            }
+            if "val_bleu" in scores
+            else {}
+        ),
     }

@@ -12,6 +12,8 @@ from mt.data import preprocessing, tokenizer
 from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
+from mt.model.marian import MarianTransformer
+from mt.model.transformer import PAPER, Transformer
 from mt.training.config import TrainConfig
 
 log = logging.getLogger("mt")
@@ -22,7 +24,7 @@ class PretrainedModel(NamedTuple):
     """The model whose weights a run begins with, or has begun with."""
 
     name: str  # the value of ``init_from`` and the hash of the weights' file
-    shape: dict[str, Any]  # arguments of Transformer, except P_drop, which each run chooses
+    shape: dict[str, Any]  # arguments of Stacks but for dropout, which each run chooses
     loaded: LoadedModel | None  # None for a resumed run, which has its own weights and tokenizer
 
 
@@ -52,7 +54,7 @@ def find_pretrained(
         raise ValueError("init_from=latest: name the folder; another run will soon be the latest")
     folder = checkpoint.BUNDLED_MODEL if path == checkpoint.BUNDLED_MODEL.name else Path(path)
     loaded = checkpoint.load(folder)
-    if "activation" in loaded.config["model"]:
+    if isinstance(loaded.model, MarianTransformer):
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     shape = _shape(loaded.model.config)
     _check_overrides(config.overrides, shape)
@@ -60,7 +62,9 @@ def find_pretrained(
 
 
 def _shape(model: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in model.items() if name not in ("vocab_size", "P_drop")}
+    chosen = ("vocab_size", "P_drop", "P_attention", "P_inner")  # by each run
+    whole = PAPER | {"architecture": Transformer.architecture} | model
+    return {name: value for name, value in whole.items() if name not in chosen}
 
 
 def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:

@@ -18,11 +18,11 @@ from mt.data.datamodule import TranslationData
 from mt.data.tokenizer import Tokenizer
 from mt.evaluation import metrics
 from mt.inference.translator import Translator
-from mt.model.transformer import Transformer
+from mt.model.decoder_only import DecoderOnly, make_model
 from mt.training.loss import smoothed_cross_entropy
 from mt.training.lr_scheduler import learning_rate
 from mt.training.malloc import tune_malloc_for_steps
-from mt.utils.checks import check_int, check_number, check_positive
+from mt.utils.checks import check_bool, check_int, check_number, check_positive
 from mt.utils.torch_private import multiply_all
 
 
@@ -56,7 +56,7 @@ class _PendingStep(NamedTuple):
 class TranslationModule(pl.LightningModule):
     """Trains as section 5 of the paper describes and validates by translating.
 
-    ``model`` holds the arguments of ``mt.model.transformer.Transformer`` except ``vocab_size``,
+    ``model`` holds the arguments of ``mt.model.transformer.Stacks`` except ``vocab_size``,
     which the tokenizer has. ``search`` holds the options of ``Translator.translate`` for
     validation. ``started_from`` names the model that provides the initial weights, for the record.
 
@@ -78,6 +78,7 @@ class TranslationModule(pl.LightningModule):
         languages: Sequence[str] = ("en", "de"),
         search: dict[str, Any] | None = None,
         started_from: str | None = None,
+        loss_on_source: bool = False,
     ) -> None:
         super().__init__()
         check_int("warmup_steps", warmup_steps, most=10**9)
@@ -85,7 +86,11 @@ class TranslationModule(pl.LightningModule):
         for name, value in (("eps_ls", eps_ls), ("beta1", beta1), ("beta2", beta2)):
             check_number(name, value, 0, below=1)
         check_number("eps", eps, 1e-30, below=1)  # a float32 above 0: Adam divides by it
-        self.model = Transformer(vocab_size=tokenizer.vocab_size, **model)
+        check_bool("loss_on_source", loss_on_source)
+        self.model = make_model(tokenizer.vocab_size, **model)
+        if loss_on_source and not isinstance(self.model, DecoderOnly):
+            raise ValueError("loss_on_source=true is for model.architecture=decoder_only")
+        self.loss_on_source = loss_on_source
         self.tokenizer = tokenizer
         self.save_hyperparameters(ignore=["tokenizer", "model"])
         self.save_hyperparameters({"model": dict(self.model.config)})
@@ -105,7 +110,7 @@ class TranslationModule(pl.LightningModule):
 
     def compile_layers(self) -> None:
         """Let torch.compile generate code for the layers, once for matrices of any size."""
-        for layer in (*self.model.encoder, *self.model.decoder):
+        for layer in self.model.layers:
             layer.compile(dynamic=True)
 
     @property
@@ -123,16 +128,27 @@ class TranslationModule(pl.LightningModule):
 
     def _loss_and_nll(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sums over the batch's target tokens, in nats: smoothed loss and unsmoothed NLL."""
-        states = self.model.states(batch.src, batch.tgt)
-        weight = self.model.embedding.weight
-        return smoothed_cross_entropy(states, weight, batch.labels, self.eps_ls)
+        states, labels = self.model.states(batch.src, batch.tgt), batch.labels
+        return smoothed_cross_entropy(states, self.model.output_weight, labels, self.eps_ls)
+
+    def _training_loss_and_nll(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same over all tokens that training predicts."""
+        if not (self.loss_on_source and isinstance(self.model, DecoderOnly)):
+            return self._loss_and_nll(batch)
+        states, labels = self.model.states_of_both(*batch)
+        return smoothed_cross_entropy(states, self.model.output_weight, labels, self.eps_ls)
+
+    def _num_predicted(self, batch: Batch) -> int:
+        """Tokens that training predicts: the targets', and of a source all but its first."""
+        of_source = batch.src.tokens - len(batch.src.rows) if self.loss_on_source else 0
+        return batch.tgt.tokens + of_source
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        loss, nll = self._loss_and_nll(batch)
+        loss, nll = self._training_loss_and_nll(batch)
         self._batches.append(batch)
         self._batch_losses.append(loss.detach())
-        self.log("train_loss", loss.detach() / batch.tgt.tokens)
-        self.log("train_nll", nll / batch.tgt.tokens)
+        self.log("train_loss", loss.detach() / self._num_predicted(batch))
+        self.log("train_nll", nll / self._num_predicted(batch))
         # Lightning divides the loss by the micro-batches of a step. This undoes it: the complete
         # gradients of the step are divided once, by the number of its target tokens.
         return loss * self.trainer.accumulate_grad_batches
@@ -143,7 +159,7 @@ class TranslationModule(pl.LightningModule):
         The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks.
         Raises Diverged.
         """
-        tokens = self._scalar(sum(batch.tgt.tokens for batch in self._batches))
+        tokens = self._scalar(sum(map(self._num_predicted, self._batches)))
         loss = torch.stack(self._batch_losses).sum()
         totals = torch.stack((tokens, self._scalar(self.stop_requested), loss))
         if self.trainer.world_size > 1:
@@ -211,7 +227,8 @@ class TranslationModule(pl.LightningModule):
         """Log loss and perplexity over all ranks' tokens, and BLEU of real translations.
 
         ``val_ppl`` is exp of the unsmoothed negative log-likelihood per target token, eos
-        included. ``val_bleu`` is cased sacreBLEU against the untouched references.
+        included. ``val_bleu`` is cased sacreBLEU against the untouched references; a corpus without
+        sources has none.
         """
         totals = self._val_totals.to(self.device, torch.float32)
         if self.trainer.world_size > 1:
@@ -223,6 +240,8 @@ class TranslationModule(pl.LightningModule):
             self.log("val_of_mean", 1.0)  # marks the scores of the averaged model
         if not self.trainer.sanity_checking:
             sources, references = self.data.validation_texts
+            if not any(map(str.strip, sources)):
+                return
             self.val_translations = self._translate(sources)
             # Without force, sacreBLEU would warn about a tokenised corpus at every validation.
             self.log("val_bleu", metrics.bleu(self.val_translations, references, force=True).value)

@@ -83,11 +83,14 @@ class Progress(pl.Callback):
         time_of = f"step {trainer.global_step:,}" if trainer.state.fn == "fit" else "the end"
         text = (
             f"validation at {time_of}: loss {scores['val_loss']:.3f}, "
-            f"perplexity {scores['val_ppl']:.2f}, sacreBLEU {scores['val_bleu']:.2f}"
+            f"perplexity {scores['val_ppl']:.2f}"
         )
         module = cast("TranslationModule", pl_module)
-        columns = (*module.data.validation_texts, module.val_translations)
-        self._log(trainer, text + format_examples(*columns, self.show_examples))
+        if "val_bleu" in scores:
+            text += f", sacreBLEU {scores['val_bleu']:.2f}"
+            columns = (*module.data.validation_texts, module.val_translations)
+            text += format_examples(*columns, self.show_examples)
+        self._log(trainer, text)
         self.clock = time.perf_counter()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -9,7 +9,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from mt.model.transformer import Transformer
+from mt.model.decoder_only import make_model
 from mt.model.weights import check_shapes, check_values, transformer_weights
 from mt.utils.atomic import atomic_write
 from mt.utils.checks import short_repr
@@ -61,7 +61,7 @@ def check_checkpoint(path: Path, saved: dict[str, Any]) -> None:
         refuse("hyper_parameters.started_from is no name")
     try:
         with torch.device("meta"):  # without memory for weights
-            Transformer(**saved["hyper_parameters"]["model"])
+            make_model(**saved["hyper_parameters"]["model"])
     except (TypeError, ValueError) as error:
         refuse(f"hyper_parameters.model: {error}")
 

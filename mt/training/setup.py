@@ -19,7 +19,7 @@ from mt.data.datamodule import TranslationData
 from mt.data.readers import FileReader
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer
-from mt.model.transformer import Transformer
+from mt.model.decoder_only import make_model
 from mt.model.weights import read_checkpoint
 from mt.training.checkpointing import (
     NEVER_VALIDATE,
@@ -230,8 +230,8 @@ def _check_resume(
     config: TrainConfig, resume: Path, saved: dict[str, Any], module: TranslationModule
 ) -> None:
     """ValueError when the run cannot continue; with ckpt=auto a finished one ends the program."""
-    with torch.device("meta"):  # Transformer adds the defaults that older checkpoints lack
-        shape = Transformer(**saved["hyper_parameters"]["model"]).config
+    with torch.device("meta"):  # make_model adds the defaults that older checkpoints lack
+        shape = make_model(**saved["hyper_parameters"]["model"]).config
     if shape != module.model.config:
         raise ValueError(
             f"{resume} is of another model, {shape}, than the configuration's, "

@@ -28,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from tabulate import tabulate
 
 from mt.data.preprocessing import first_pairs
-from mt.model.transformer import Transformer
+from mt.model.decoder_only import make_model
 from mt.training.run_dir import is_finished, only_run
 from mt.utils import hydra_app
 from mt.utils.atomic import atomic_write
@@ -198,7 +198,7 @@ def results(run_dir: Path) -> Job:
         config = read_json(run_dir / "model" / "config.json")
         training = config["training"]
         with torch.device("meta"):
-            model = Transformer(**config["model"])
+            model = make_model(**config["model"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return {

@@ -22,6 +22,7 @@ from mt.data.special_ids import BOS, EOS
 from mt.inference.incremental import InferenceModel
 from mt.inference.translator import Translator
 from mt.model import checkpoint, marian, marian_import
+from mt.model.layers import ACTIVATIONS
 from mt.model.transformer import Transformer
 
 SOURCES = pad([[5, 6, 7, 8, EOS], [9, 10, EOS], [4, 11, 12, 13, EOS]])
@@ -53,9 +54,9 @@ def test_our_weights_in_marian_are_the_same_function(N: int, d_model: int, h: in
     assert actual[TARGETS > 0].std() > 0.5  # and not because nothing depends on anything
 
 
-@pytest.mark.parametrize("activation", sorted(marian.ACTIVATIONS))
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 def test_a_marian_model_of_random_weights_gives_its_logits(activation: str) -> None:
-    oracle = marian_model(activation)
+    oracle = marian_model(marian.FUNCTIONS[activation])
     config = oracle.config.to_dict()
     order = marian.order_of_ids(config, unk_id=1)
     assert order[:4] == [109, 1, 109, 0]

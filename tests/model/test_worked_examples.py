@@ -233,8 +233,8 @@ class Recorder:
         """Q, K, V, scores (from the softmax) and context, as ``module.attention`` sees them."""
         attention, softmax = module.attention, Tensor.softmax
 
-        def watched(Q: Tensor, K: Tensor, V: Tensor, *mask: Any) -> Tensor:
-            context = attention(Q, K, V, *mask)
+        def watched(Q: Tensor, K: Tensor, V: Tensor, *mask: Any, **settings: Any) -> Tensor:
+            context = attention(Q, K, V, *mask, **settings)
             for name, value in {"Q": Q, "K": K, "V": V, "context": context}.items():
                 self.add(name, value)
             return context

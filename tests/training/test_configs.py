@@ -21,9 +21,11 @@ from omegaconf import OmegaConf, open_dict
 from mt.data.packing import pack
 from mt.data.preprocessing import PairFilter
 from mt.data.readers import FileReader, HubReader, PhrasebookReader
+from mt.data.text_reader import TextReader
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
-from mt.model.transformer import Transformer
+from mt.model.decoder_only import make_model
+from mt.model.transformer import PAPER, Transformer
 from mt.training import run_dir  # noqa: F401  # it registers the resolver of hydra.run.dir
 from mt.training.config import read_config
 from mt.training.lightning_module import TranslationModule
@@ -33,7 +35,10 @@ from mt.utils import hydra_app
 CONF = Path(hydra_app.CONF)
 FILES = sorted(CONF.rglob("*.yaml"))
 # Of every model but for the variations of table 3.
-PLAIN = {"d_k": None, "learned_positions": None, "compile": False}
+PLAIN = {
+    "d_k": None, "learned_positions": None, "compile": False,
+    "architecture": "encoder_decoder", **PAPER,
+}  # fmt: skip
 # Keys of conf/data that are not the reader's own.
 PIPELINE = {
     "reader", "clean", "tokens_per_step", "max_tokens", "limit", "noise", "validation_limit",
@@ -69,8 +74,10 @@ def parameters(function: Any) -> set[str]:
 
 
 def test_there_is_something_to_choose() -> None:
-    assert members("data") == ["files", "multi30k", "phrasebook", "wmt14"]
-    assert members("model") == ["base", "big", "tiny"]
+    assert members("data") == ["files", "multi30k", "phrasebook", "text", "wmt14"]
+    sizes = ["base", "big", "tiny"]
+    rivals = ["decoder_only", "decoder_only_big", "decoder_only_tiny"]
+    assert members("model") == sorted([*sizes, *rivals])
     assert "quickstart" in members("experiment")
 
 
@@ -80,7 +87,7 @@ def test_there_is_something_to_choose() -> None:
 def test_every_combination_composes(data: str, model: str) -> None:
     cfg = resolved("train", f"data={data}", f"model={model}")
     assert cfg["model"].pop("compile") is False  # the only key that is not the Transformer's
-    Transformer(**{**cfg["model"], "vocab_size": 8, "N": 1, "d_ff": 8})
+    make_model(**{**cfg["model"], "vocab_size": 8, "N": 1, "d_ff": 8})
     PairFilter(**cfg["data"]["clean"])
     instantiate(cfg["data"]["reader"])
     SearchOptions(cfg["search"]["beam_size"], cfg["search"]["alpha"])
@@ -149,7 +156,7 @@ def test_a_variation_changes_what_table_3_changes_and_trains(variation: str) -> 
 
     small = {name: now[name] // 8 for name in ("d_model", "d_ff")}
     shape = {name: value for name, value in cfg["model"].items() if name != "compile"}
-    model = Transformer(50, **{**shape, **small, "N": 1})
+    model = make_model(50, **{**shape, **small, "N": 1})
     before_step = [p.detach().clone() for p in model.parameters()]
     src, tgt, labels = (torch.randint(4, 50, (2, 5)) for _ in range(3))
     states = model.states(pack(src), pack(tgt))
@@ -227,13 +234,14 @@ def test_every_value_has_a_comment_with_words(path: Path) -> None:
 @pytest.mark.parametrize("model", members("model"))
 def test_model_keys_are_the_transformers(model: str) -> None:
     keys = set(resolved("train", f"model={model}")["model"])
-    assert keys - {"compile"} == parameters(Transformer) - {"vocab_size", "pad_id"}
+    assert keys - {"compile", "architecture"} == parameters(Transformer) - {"vocab_size", "pad_id"}
 
 
 def test_training_keys_are_the_modules() -> None:
     keys = set(resolved("train")["training"])
     assert keys < parameters(TranslationModule)
-    assert {"eps_ls", "warmup_steps", "beta1", "beta2", "eps", "lr_factor"} == keys
+    names = {"eps_ls", "warmup_steps", "beta1", "beta2", "eps", "lr_factor", "loss_on_source"}
+    assert names == keys
 
 
 @pytest.mark.parametrize("data", members("data"))
@@ -241,10 +249,11 @@ def test_data_keys_are_the_readers_and_the_rules(data: str) -> None:
     """The reader takes each of its parameters from the key of the same name."""
     cfg = compose("train", [f"data={data}"]).data
     assert set(cfg.clean) == parameters(PairFilter)
-    reader = {"files": FileReader, "phrasebook": PhrasebookReader}.get(data, HubReader)
+    readers = {"files": FileReader, "phrasebook": PhrasebookReader, "text": TextReader}
+    reader = readers.get(data, HubReader)
     assert set(cfg) - PIPELINE == parameters(reader)
     assert OmegaConf.to_container(cfg.reader) == {
-        "_target_": f"mt.data.readers.{reader.__name__}",
+        "_target_": f"{reader.__module__}.{reader.__name__}",
         **{name: f"${{data.{name}}}" for name in parameters(reader)},
     }
 

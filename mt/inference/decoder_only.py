@@ -1,0 +1,158 @@
+"""``mt.model.decoder_only`` made ready to translate: the source is read once, then a token a step.
+
+The keys and values of the source stand at the beginning of the cache in which each step writes its
+own (``mt.inference.cache``). All hypotheses of a sentence see them.
+
+Shapes: as in ``mt.inference.incremental``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.inference.cache import Index, State
+from mt.inference.incremental import (
+    InferenceAttention,
+    InferenceFeedForward,
+    InferenceModel,
+    InferenceStacks,
+    final_norm,
+    keys_values,
+)
+from mt.inference.linear import MakeLinear
+from mt.model.decoder_only import DecoderOnly
+from mt.model.transformer import Stacks, Transformer
+
+
+class DecoderOnlyModel(InferenceStacks):
+    """A decoder alone as the search wants it: as ``InferenceModel``, for the other architecture."""
+
+    def __init__(self, model: DecoderOnly, precision: str = "float32") -> None:
+        super().__init__(model, precision)
+        shape = self.make, self.h, model.scale, self.dtype
+        self.decoder = [_Layer(layer, *shape) for layer in model.decoder]
+        self.decoder_norm = final_norm(model.decoder_norm, self.dtype)
+
+    def start(self, src: Tensor) -> "PromptState":
+        B, S = src.shape
+        mask = None
+        if S > 1:  # what stands after a source is padding, which no token of it sees
+            mask = torch.full((S, S), -torch.inf, dtype=self.dtype, device=self.device).triu(1)
+        x = self.embed(src, 0)
+        caches = []
+        for layer in self.decoder:
+            x, new = layer.read(x, B, mask)
+            caches.append(new)
+        return PromptState(torch.stack(caches), (src != self.pad_id).sum(dim=1).tolist())
+
+    def step(self, tokens: Tensor, state: "PromptState", parents: Tensor | None = None) -> Tensor:
+        B, w = tokens.shape
+        x = self.embed(tokens.view(-1, 1), state.positions(w))
+        caches, index, keys, values, mask = state.advance(w, parents)
+        for layer, cache, K, V in zip(self.decoder, caches, keys, values, strict=True):
+            x = layer.step(x, B, cache, index, K, V, mask)
+        return self.vocabulary(self.decoder_norm(x)).float().view(B, w, -1)
+
+    def cross_attention_weights(
+        self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
+    ) -> list[Tensor]:
+        """The attention to the source by which each token of ``outputs`` was predicted.
+
+        As ``InferenceModel.cross_attention_weights``: [N, h, T, S] for each sentence. What a row
+        gives to the target is left out, and the rest made to sum to one.
+        """
+        results = []
+        for row, output in zip(src.tolist(), outputs, strict=True):
+            source = [token for token in row if token != self.pad_id]
+            ids, S = torch.tensor([[*source, bos, *output]], device=self.device), len(source)
+            mask = torch.full((ids.shape[1],) * 2, -torch.inf, dtype=self.dtype, device=self.device)
+            mask.triu_(1)
+            x = self.embed(ids, 0)
+            weights = []
+            for layer in self.decoder:
+                Q, new = layer.self_attention.project(x, 1)
+                K, V = keys_values(new)
+                scores = Q @ K.transpose(2, 3) * layer.self_attention.scale + mask
+                to_source = scores.float().softmax(dim=-1)[0, :, S:, :S]
+                weights.append(to_source / to_source.sum(dim=-1, keepdim=True))
+                x = layer.feed_forward(layer.self_attention(x, Q, K, V, mask))
+            results.append(torch.stack(weights).cpu())
+        return results
+
+
+class PromptState(State):
+    """A cache that begins with the sources: the first slots of each sentence."""
+
+    def __init__(self, prompts: Tensor, lengths: list[int]) -> None:
+        super().__init__(prompts[:, :, :0], lengths)
+        self._self_cache = prompts  # [N, B, S, 2h, width]
+        self.slots_used = S = prompts.shape[2]
+        if min(lengths) < S:
+            self.past_mask = self._prompt_mask(S)
+
+    def _prompt_mask(self, slots: int) -> Tensor:
+        """[B, 1, slots] that shows the sources of these lengths, and nothing else."""
+        mask = self._self_cache.new_full((len(self.source_lengths), 1, slots), -torch.inf)
+        for row, length in zip(mask, self.source_lengths, strict=True):
+            row[:, :length] = 0
+        return mask
+
+    def _view_sources(self) -> None:
+        """There is nothing but the cache."""
+
+    def positions(self, w: int) -> int | Tensor:
+        ages = [
+            length + self.length - joined_at
+            for length, joined_at in zip(self.source_lengths, self.joined_at, strict=True)
+        ]
+        if ages.count(ages[0]) == len(ages):
+            return ages[0]
+        return torch.tensor(ages, device=self._self_cache.device).repeat_interleave(w)
+
+    def join(self, other: State) -> None:
+        assert isinstance(other, PromptState)
+        n, S = len(self.joined_at), other.slots_used
+        self._past_mask()  # from now on the sentences see different slots
+        self._make_room(S)
+        self._self_cache[:, :n, self.slots_used : S] = 0
+        self.slots_used = max(self.slots_used, S)
+        super().join(other)
+        assert self.past_mask is not None
+        self._self_cache[:, n : len(self.joined_at), :S] = other._self_cache
+        slots = self.past_mask.shape[2]
+        self.past_mask[n:] = other._prompt_mask(slots)
+
+
+class _Layer:
+    """Causal self-attention and feed-forward."""
+
+    def __init__(
+        self, layer: Any, make: MakeLinear, h: int, scale: float, dtype: torch.dtype
+    ) -> None:
+        own, fed = layer.add_norm
+        self.self_attention = InferenceAttention(layer.self_attention, own, make, h, scale, dtype)
+        self.feed_forward = InferenceFeedForward(layer.feed_forward, fed, make, dtype)
+
+    def read(self, x: Tensor, B: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x [B * S, d_model] -> the same, and keys and values [B, S, 2h, width]."""
+        Q, new = self.self_attention.project(x, B)
+        return self.feed_forward(self.self_attention(x, Q, *keys_values(new), mask)), new
+
+    def step(
+        self, x: Tensor, B: int, cache: Tensor, index: Index, K: Tensor, V: Tensor,
+        mask: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """x [R, d_model] -> [R, d_model]; see ``_DecoderLayer`` of the other architecture."""
+        Q, new = self.self_attention.project(x, B)
+        cache[index] = new
+        return self.feed_forward(self.self_attention(x, Q, K, V, mask))
+
+
+def make_inference(model: Stacks, precision: str) -> InferenceStacks:
+    """The model as the search wants it. Raises ValueError as ``InferenceModel``."""
+    if isinstance(model, DecoderOnly):
+        return DecoderOnlyModel(model, precision)
+    assert isinstance(model, Transformer)
+    return InferenceModel(model, precision)
