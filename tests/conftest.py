@@ -86,10 +86,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, small_tokenizer: Toke
     return folder
 
 
-def babbler(vocab_size: int, seed: int = 0) -> Transformer:
+def babbler(vocab_size: int, seed: int = 0, **settings: Any) -> Transformer:
     """A tiny random model whose outputs have many lengths and differ for every source."""
     torch.manual_seed(seed)
-    model = Transformer(vocab_size, N=1, d_model=32, d_ff=64, h=4).eval()
+    model = Transformer(vocab_size, N=1, d_model=32, d_ff=64, h=4, **settings).eval()
     with torch.no_grad():
         model.embedding.weight[3] *= 3  # eos comes a little sooner
         for layer in model.decoder:  # else it repeats its input

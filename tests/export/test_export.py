@@ -25,6 +25,7 @@ from mt.inference.confidence import Calibration, calibration_of
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
+from mt.model.decoder_only import DecoderOnly
 from mt.model.marian import MarianTransformer
 from mt.model.transformer import Transformer
 from mt.utils import line_io
@@ -348,6 +349,50 @@ def test_a_shape_of_its_own(
         assert "30 of 30" in done.out
     else:
         assert (done.code, message in done.err) == (2, True)
+
+
+VARIANTS = {  # settings -> the formats that can hold them
+    "norm=pre": ["ctranslate2", "onnx"],
+    "activation=gelu": ["ctranslate2", "huggingface", "onnx"],
+    "activation=gelu_tanh": ["ctranslate2", "huggingface", "onnx"],
+    "tied_embeddings=false": ["ctranslate2", "onnx"],
+    "scaled_scores=false": ["onnx"],
+    "norm=pre activation=gelu tied_embeddings=false": ["ctranslate2", "onnx"],
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "variant"),
+    [
+        pytest.param(form, variant, marks=pytest.mark.slow if form == "onnx" else ())
+        for form, variant in itertools.product(__main__.FORMATS, VARIANTS)
+    ],
+)
+def test_a_variant_is_proved_or_refused_in_a_line(
+    run: Run, bpe: Tokenizer, form: str, variant: str
+) -> None:
+    pairs = (setting.split("=") for setting in variant.split())
+    settings = {name: False if value == "false" else value for name, value in pairs}
+    checkpoint.save("own", babbler(bpe.vocab_size, **settings), bpe, 40, ["en", "de"], {})
+    done = run("--to", form, "own", "out")
+    if form in VARIANTS[variant]:
+        assert (done.code, done.err) == (0, "")
+        assert "30 of 30" in done.out
+    else:
+        assert done.code == 2
+        assert re.search(r"error: own: \w+=\w+, \w+ cannot be told so\n\Z", done.err)
+        assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("form", __main__.FORMATS)
+def test_a_decoder_alone_is_refused(run: Run, bpe: Tokenizer, form: str) -> None:
+    alone = DecoderOnly(bpe.vocab_size, N=1, d_model=16, d_ff=16, h=2)
+    checkpoint.save("own", alone, bpe, 40, ["en", "de"], {})
+    done = run("--to", form, "own", "out")
+    assert done.code == 2
+    assert "error: own: a decoder alone, " in done.err
+    assert not Path("out").exists()
+
 
 
 @pytest.mark.parametrize("form", ["ctranslate2", "huggingface"])

@@ -1,0 +1,313 @@
+"""What each choice is worth: encoder-decoder, decoder alone and variants, trained on one task.
+
+    python scripts/rivals.py --train PREFIX --validation PREFIX --test PREFIX --folder FOLDER
+    python scripts/rivals.py ... --seeds 1 2 3 --only paper decoder_only --jobs 2
+
+Every row of the table is trained by mt.train with the same tokenizer, batches, updates and seeds,
+and decoded alike, with beam 4. "equal FLOPs" rows stop a decoder alone where it has computed as
+much as the encoder-decoder. PREFIX names PREFIX.en and PREFIX.de (.gz too). The same command
+continues after an interruption and repeats nothing; arguments after ``--`` are settings of
+mt.train for all rows. docs/rivals.md has the results.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mt.utils import console
+
+sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
+
+with console.exit_at_interrupt():
+    from reporting import new_report, pyplot_for, save_figure, setting, table, write_report
+
+    from mt.data.readers import FileReader
+    from mt.data.tokenizer import Tokenizer
+    from mt.evaluation import metrics
+    from mt.evaluation.plots import learning_curves
+    from mt.inference.translator import Translator
+    from mt.model import checkpoint
+    from mt.utils.atomic import atomic_write
+    from mt.utils.checks import check_int
+
+PAPER, ALONE, BOTH = "paper", "decoder_only", "decoder_only_both"
+ROWS = {  # name -> what the table calls it, settings
+    PAPER: ("encoder-decoder, post-LN (the paper)", ()),
+    "pre_ln": ("pre-LN", ("model.norm=pre",)),
+    "gelu": ("GELU", ("model.activation=gelu",)),
+    "gelu_tanh": ("GELU, tanh", ("model.activation=gelu_tanh",)),
+    "dropout_attention": ("dropout of attention weights 0.1", ("model.P_attention=0.1",)),
+    "dropout_inner": ("dropout in feed-forward 0.1", ("model.P_inner=0.1",)),
+    "dropout_all": ("both dropouts", ("model.P_attention=0.1", "model.P_inner=0.1")),
+    "learned": ("learned positions", ("model.learned_positions=130",)),
+    "untied": ("a matrix for each embedding", ("model.tied_embeddings=false",)),
+    "unscaled": ("scores not scaled", ("model.scaled_scores=false",)),
+    ALONE: ("decoder alone, loss on the target", ("model=decoder_only_tiny",)),
+    BOTH: (
+        "decoder alone, loss on both",
+        ("model=decoder_only_tiny", "training.loss_on_source=true"),
+    ),
+}
+EQUAL_FLOPS = "_flops"  # ends the names of the rows that stop early
+SETTINGS = (  # of every row
+    "data=files", "model=tiny", "tokenizer.vocab_size=6000", "data.tokens_per_step=4096",
+    "data.clean.max_length=128", "training.warmup_steps=600", "training.lr_factor=1.5",
+    "validate_every=200", "checkpoint_every=50", "average=5", "search.beam_size=1",
+    "trainer.precision=bf16-mixed", "trainer.devices=1",
+)  # fmt: skip
+BEAM_SIZE = 4
+
+
+class Job(NamedTuple):
+    """A training of a row with a seed, and its evaluation."""
+
+    row: str
+    seed: int
+    steps: int
+    folder: Path  # that of all jobs
+
+    @property
+    def run(self) -> Path:
+        return self.folder / f"{self.row}-seed{self.seed}"
+
+    @property
+    def settings(self) -> Sequence[str]:
+        return ROWS[self.row.removesuffix(EQUAL_FLOPS)][1]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    for split in ("train", "validation", "test"):
+        add(f"--{split}", required=True, metavar="PREFIX", help="PREFIX.en and PREFIX.de")
+    add("--folder", type=Path, required=True, help="where the runs are")
+    add("--steps", type=int, default=2000, help="updates of every row (default 2000)")
+    add("--seeds", type=int, nargs="+", default=[1, 2], help="default: 1 2")
+    add("--only", nargs="+", choices=sorted(ROWS), help="rows; default: all")
+    add("--jobs", type=int, default=1, help="trainings at a time, a thread each")
+    add("--output", type=Path, help="JSON file for the figures")
+    add("--picture", type=Path, help="PNG file for the learning curves")
+    add("settings", nargs="*", metavar="-- SETTING", help="settings of mt.train for all rows")
+    args = parser.parse_args(argv)
+    return console.exit_status("rivals", lambda: run(args))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train, evaluate, report. Raises ValueError or OSError for a user's mistake."""
+    for name in ("steps", "jobs"):
+        check_int(name, getattr(args, name))
+    reader = FileReader(args.train, args.validation, args.test)
+    for split in ("train", "validation", "test"):
+        reader.identity(split)  # raises an error where a file is missing
+    args.folder.mkdir(parents=True, exist_ok=True)
+    rows = args.only or list(ROWS)
+    first = Job(rows[0], args.seeds[0], args.steps, args.folder)
+    train(args, first)  # it makes the tokenizer and the data of all
+    costs = Costs(reader, first)
+    jobs = list(all_jobs(args, rows, costs))
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for future in [pool.submit(train, args, job) for job in jobs]:
+            future.result()
+    results = [evaluate(job, reader, costs) for job in jobs]
+    content = summary(results)
+    print(render(content))
+    settings = [*SETTINGS, f"trainer.max_steps={args.steps}", *args.settings]
+    report = {"settings": settings, "beam_size": BEAM_SIZE, "rows": content, "runs": results}
+    write_report(args.output, new_report(**report))
+    draw(results, args.picture)
+
+
+def all_jobs(args: argparse.Namespace, rows: Sequence[str], costs: "Costs") -> Iterator[Job]:
+    for row in rows:
+        for seed in args.seeds:
+            yield Job(row, seed, args.steps, args.folder)
+    for row in (name for name in rows if name in (ALONE, BOTH)):
+        steps = round(args.steps / costs.ratio(ROWS[row][1]))
+        for seed in args.seeds:
+            yield Job(row + EQUAL_FLOPS, seed, steps, args.folder)
+
+
+def train(args: argparse.Namespace, job: Job) -> None:
+    """Train the job's model, unless its run is complete. RuntimeError when that fails."""
+    done = job.run / "rival.json"
+    arguments = [
+        *SETTINGS,
+        setting("data.train", args.train),
+        setting("data.validation", args.validation),
+        setting("tokenizer.path", args.folder / "tokenizer.model"),
+        f"seed={job.seed}",
+        f"trainer.max_steps={job.steps}",
+        *job.settings,
+        *args.settings,
+    ]
+    if done.exists():
+        if json.loads(done.read_text("utf-8"))["arguments"] != arguments:
+            raise ValueError(f"{job.run} was made with other settings: name another --folder")
+        return
+    job.run.mkdir(parents=True, exist_ok=True)
+    print(f"{job.run}: training, see its output.log", flush=True)
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "mt.train", *arguments]
+    command += [setting("hydra.run.dir", job.run), "ckpt=auto"]
+    log = job.run / "output.log"
+    with log.open("a") as stream:
+        environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
+        status = subprocess.run(
+            command, stdout=stream, stderr=subprocess.STDOUT, env=environment
+        ).returncode
+    if status:
+        last = (log.read_text().strip().splitlines() or [""])[-1]
+        raise RuntimeError(f"{log}: mt.train ended with status {status}: {last}")
+    seconds = time.perf_counter() - start  # of the last part, where it was interrupted
+    atomic_write(done, json.dumps({"arguments": arguments, "seconds": round(seconds, 1)}))
+
+
+def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
+    """The job's scores on the test split, kept beside its model."""
+    file, model = job.run / "scores.json", checkpoint.digest(job.run / "model")
+    if file.exists():
+        kept: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        if kept["model_sha256"] == model:
+            return kept
+    pairs = list(reader.pairs("test"))
+    translator = Translator.load(job.run / "model")
+    results = translator.translate([source for source, _ in pairs], beam_size=BEAM_SIZE)
+    spec = metrics.metric_specs()[0]
+    score = spec.score([result.text for result in results], [target for _, target in pairs])
+    config = translator.configs[0]
+    curves = learning_curves(job.run / "model")
+    log = json.loads((job.run / "rival.json").read_text("utf-8"))
+    content = {
+        "row": job.row,
+        "seed": job.seed,
+        "steps": job.steps,
+        "model_sha256": model,
+        "bleu": round(score.value, 2),
+        "signature": score.signature,
+        "perplexity": config["training"]["validation perplexity"],
+        "parameters": translator.models[0].parameters,
+        "petaflops": round(job.steps * costs.of_a_step(config["model"]) / 1e15, 3),
+        "train_seconds": log["seconds"],
+        "curve": curves.get("val_nll", []),
+    }
+    atomic_write(file, json.dumps(content))
+    print(f"{job.run}: BLEU {content['bleu']}, perplexity {content['perplexity']}", flush=True)
+    return content
+
+
+class Costs:
+    """Floating-point operations of a training step, from the lengths of the training pairs.
+
+    Of matrix products alone, three times the forward pass: a weight takes two operations a token
+    that it meets, a score of attention 2 d_model, and so does its part of the weighted values.
+    """
+
+    def __init__(self, reader: FileReader, job: Job) -> None:
+        pairs = [pair for _, pair in zip(range(5000), reader.pairs("train"), strict=False)]
+        tokenizer = Tokenizer.load(job.folder / "tokenizer.model")
+        sides = [tokenizer.encode(list(side)) for side in zip(*pairs, strict=True)]
+        lengths = [[len(ids) + 1 for ids in side] for side in sides]
+        self.S, self.T = (statistics.mean(side) for side in lengths)
+        self.SS, self.TT, self.ST, self.joined = (
+            statistics.mean(x * y for x, y in zip(*both, strict=True))
+            for both in (
+                (lengths[0], lengths[0]),
+                (lengths[1], lengths[1]),
+                lengths,
+                [[s + t for s, t in zip(*lengths, strict=True)]] * 2,
+            )
+        )
+        self.config = checkpoint.load(job.run / "model").config["model"]
+        self.pairs_per_step = 4096 / max(self.S, self.T)
+
+    def of_a_step(self, config: dict[str, Any]) -> float:
+        N, d, d_ff, V = (config[name] for name in ("N", "d_model", "d_ff", "vocab_size"))
+        S, T = self.S, self.T
+        own, cross, fed = 4 * d * d, 2 * d * d, 2 * d * d_ff  # weights; W_Q and W_O, W_K and W_V
+        if config.get("architecture") == "decoder_only":
+            products = N * (own + fed) * (S + T)
+            scores = N * 2 * d * self.joined / 2  # a position sees those before it
+        else:
+            products = N * ((own + fed) * S + (own + fed) * T + cross * (S + T))
+            scores = N * 2 * d * (self.SS + self.TT / 2 + self.ST)
+        return 3 * 2 * (products + scores + V * d * T) * self.pairs_per_step
+
+    def ratio(self, settings: Sequence[str]) -> float:
+        """The operations of a decoder alone for one of the encoder-decoder, a step."""
+        assert any(s.startswith("model=decoder_only") for s in settings)
+        paper = {n: v for n, v in self.config.items() if n != "architecture"} | {"N": 3}
+        alone = paper | {"architecture": "decoder_only", "N": 7}
+        return self.of_a_step(alone) / self.of_a_step(paper)
+
+
+def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each kind of training: means over the seeds, and their range."""
+    rows = []
+    for name in dict.fromkeys(result["row"] for result in results):
+        own = [result for result in results if result["row"] == name]
+        title = ROWS[name.removesuffix(EQUAL_FLOPS)][0]
+        title += ", equal FLOPs" if name.endswith(EQUAL_FLOPS) else ""
+        bleu = [result["bleu"] for result in own]
+        rows.append(
+            {
+                "name": name,
+                "title": title,
+                "seeds": len(own),
+                "bleu": round(statistics.mean(bleu), 2),
+                "least": min(bleu),
+                "most": max(bleu),
+                "perplexity": round(statistics.mean(r["perplexity"] for r in own), 3),
+                **{key: own[0][key] for key in ("parameters", "petaflops", "steps", "signature")},
+                "train_seconds": round(statistics.mean(r["train_seconds"] for r in own)),
+            }
+        )
+    return rows
+
+
+def render(rows: Sequence[dict[str, Any]]) -> str:
+    header = ("", "BLEU", "of seeds", "perplexity", "parameters", "PFLOP", "updates", "seconds")
+    return table(
+        header,
+        [
+            (
+                row["title"], f"{row['bleu']:.2f}", f"{row['least']:.2f}-{row['most']:.2f}",
+                f"{row['perplexity']:.2f}", f"{row['parameters']:,}", f"{row['petaflops']:.2f}",
+                f"{row['steps']:,}", f"{row['train_seconds']:,}",
+            )
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+def draw(results: Sequence[dict[str, Any]], path: Path | None) -> None:
+    """The validation loss of the first seed of each row."""
+    pyplot = pyplot_for(path)
+    if pyplot is None:
+        return
+    figure, axes = pyplot.subplots(figsize=(9, 6))
+    first = min(result["seed"] for result in results)
+    for result in results:
+        if result["seed"] == first and not result["row"].endswith(EQUAL_FLOPS):
+            steps, losses = zip(*result["curve"], strict=True)
+            alone = result["row"].startswith(ALONE)
+            style = {"linestyle": "--"} if alone else {}
+            width = 2.5 if result["row"] == PAPER else 1.2
+            axes.plot(steps, losses, label=ROWS[result["row"]][0], linewidth=width, **style)
+    axes.set(xlabel="updates", ylabel="validation loss of the target, nats a token")
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    save_figure(figure, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
