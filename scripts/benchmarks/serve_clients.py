@@ -142,7 +142,8 @@ def post(path: str, content: object) -> bytes:
 
 def translate(text: str, stream: bool = False) -> bytes:
     """A request for a translation as the model's defaults want it."""
-    return post("/v1/translate", {"text": text} | ({"stream": True} if stream else {}))
+    body = {"text": text, "keep": False}  # which the other engines cannot
+    return post("/v1/translate", body | ({"stream": True} if stream else {}))
 
 
 # -------------------------------------------------------------------------------- the clients
