@@ -19,7 +19,7 @@ from mt.data.datamodule import TranslationData
 from mt.data.readers import FileReader
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer
-from mt.model.decoder_only import make_model
+from mt.model.decoder_only import DecoderOnly, make_model
 from mt.model.weights import read_checkpoint
 from mt.training.checkpointing import (
     NEVER_VALIDATE,
@@ -206,10 +206,13 @@ def _check_positions(config: TrainConfig) -> None:
         raise ValueError(
             f"model.learned_positions cannot go with {name}, which makes sentences longer"
         )
+    if config.model.get("architecture") == DecoderOnly.architecture and max_length is not None:
+        max_length = 2 * max_length + 1  # a source, its eos, bos and a target
     if type(learned) is int and (max_length is None or max_length >= learned):
+        bound = "null, no bound" if max_length is None else max_length
         raise ValueError(
-            f"model.learned_positions={learned}: must be more than data.clean.max_length, "
-            f"which is {'null, no bound' if max_length is None else max_length}"
+            f"model.learned_positions={learned}: must be more than the longest sequence, which "
+            f"data.clean.max_length makes {bound}"
         )
 
 
