@@ -30,6 +30,7 @@ with console.exit_at_interrupt():
 
     from mt.data import preprocessing
     from mt.data.readers import SPLITS, CorpusReader, FileReader, PhrasebookReader
+    from mt.data.text_reader import TextReader
     from mt.evaluation import compare, metrics, plots
     from mt.evaluation import report as reports
     from mt.evaluation.comet import Comet
@@ -107,6 +108,8 @@ def read_config(cfg: DictConfig) -> EvaluateConfig:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")
     else:
         reader, split = hydra_app.instantiate(cfg, "data.reader"), cfg.split
+        if isinstance(reader, TextReader):
+            raise ValueError("data=text has no translations: mt.train reports its perplexity")
         name = cfg.data.get(split) or cfg.data.get("path") or "phrasebook"
         if isinstance(reader, PhrasebookReader) and list(reader.parts) != ["grammar"]:
             name = f"phrasebook: {', '.join(reader.parts)}"

@@ -69,6 +69,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         useless += [n for n in others if getattr(args, n)]
         if useless:
             parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
+    if args.keep is False and args.decimal != "either":
+        parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
@@ -84,10 +86,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     lines = ("sentences", "input", "output", "resume", "score", "prefix", "align", "attention")
-    others = ("glossary", "keep", "forbid", "mbr", "alternatives", "tokens")
+    others = ("glossary", "keep", "forbid", "mbr", "alternatives", "tokens", "n_best", "split")
     for name in (*lines, *others):
         if getattr(args, name):
             parser.error(f"--continue goes without {name.replace('_', '-')}")
+    if args.beam_size is None and args.samples is None:
+        args.samples = 1
     if args.engine != "mt":
         parser.error(f"--continue is not for --engine {args.engine}")
 
@@ -253,9 +257,7 @@ def run(args: argparse.Namespace) -> None:
 
 def run_continuation(args: argparse.Namespace, options: SearchOptions) -> None:
     """Print texts that begin with --continue."""
-    if args.beam_size is None:
-        samples = options.samples or 1
-        options = replace(options, samples=samples, n_best=samples)
+    options = replace(options, n_best=options.samples or 1)
     most = 100 if args.max_length is None else args.max_length
     result = load_translator(args).continue_text(args.text, options, most)
     print(render(result, 1, args) if args.json else "\n".join(text for text, _ in result.n_best))

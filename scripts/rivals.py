@@ -11,6 +11,7 @@ mt.train for all rows. docs/rivals.md has the results.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -27,6 +28,7 @@ from mt.utils import console
 sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
 
 with console.exit_at_interrupt():
+    import yaml
     from reporting import new_report, pyplot_for, save_figure, setting, table, write_report
 
     from mt.data.readers import FileReader
@@ -37,6 +39,7 @@ with console.exit_at_interrupt():
     from mt.model import checkpoint
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int
+    from mt.utils.json_io import read_json
 
 PAPER, ALONE, BOTH = "paper", "decoder_only", "decoder_only_both"
 ROWS = {  # name -> what the table calls it, settings
@@ -111,14 +114,13 @@ def run(args: argparse.Namespace) -> None:
         reader.identity(split)  # raises an error where a file is missing
     args.folder.mkdir(parents=True, exist_ok=True)
     rows = args.only or list(ROWS)
-    first = Job(rows[0], args.seeds[0], args.steps, args.folder)
-    train(args, first)  # it makes the tokenizer and the data of all
-    costs = Costs(reader, first)
-    jobs = list(all_jobs(args, rows, costs))
-    with ThreadPoolExecutor(args.jobs) as pool:
-        for future in [pool.submit(train, args, job) for job in jobs]:
-            future.result()
-    results = [evaluate(job, reader, costs) for job in jobs]
+    jobs = [Job(row, seed, args.steps, args.folder) for row in rows for seed in args.seeds]
+    train(args, jobs[0])  # it makes the tokenizer and the data of all
+    train_all(args, jobs)
+    costs = Costs(reader, jobs[0])
+    early = list(equal_flops(jobs, costs))
+    train_all(args, early)
+    results = [evaluate(job, reader, costs) for job in (*jobs, *early)]
     content = summary(results)
     print(render(content))
     settings = [*SETTINGS, f"trainer.max_steps={args.steps}", *args.settings]
@@ -127,14 +129,23 @@ def run(args: argparse.Namespace) -> None:
     draw(results, args.picture)
 
 
-def all_jobs(args: argparse.Namespace, rows: Sequence[str], costs: "Costs") -> Iterator[Job]:
-    for row in rows:
-        for seed in args.seeds:
-            yield Job(row, seed, args.steps, args.folder)
-    for row in (name for name in rows if name in (ALONE, BOTH)):
-        steps = round(args.steps / costs.ratio(ROWS[row][1]))
-        for seed in args.seeds:
-            yield Job(row + EQUAL_FLOPS, seed, steps, args.folder)
+def train_all(args: argparse.Namespace, jobs: Sequence[Job]) -> None:
+    """Run the trainings; after one fails, no other begins."""
+    pool = ThreadPoolExecutor(args.jobs)
+    try:
+        for future in [pool.submit(train, args, job) for job in jobs]:
+            future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def equal_flops(jobs: Sequence[Job], costs: "Costs") -> Iterator[Job]:
+    """The decoders alone, with as many updates as cost what the paper's cost."""
+    paper = next((job for job in jobs if job.row == PAPER), None)
+    for job in jobs:
+        if paper is not None and job.row in (ALONE, BOTH):
+            steps = round(job.steps * costs.of_a_step(paper) / costs.of_a_step(job))
+            yield job._replace(row=job.row + EQUAL_FLOPS, steps=steps)
 
 
 def train(args: argparse.Namespace, job: Job) -> None:
@@ -174,16 +185,18 @@ def train(args: argparse.Namespace, job: Job) -> None:
 
 def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
     """The job's scores on the test split, kept beside its model."""
-    file, model = job.run / "scores.json", checkpoint.digest(job.run / "model")
+    file, pairs = job.run / "scores.json", list(reader.pairs("test"))
+    model = checkpoint.digest(job.run / "model")
+    test = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     if file.exists():
         kept: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        if kept["model_sha256"] == model:
+        if (kept["model_sha256"], kept["test_sha256"]) == (model, test):
             return kept
-    pairs = list(reader.pairs("test"))
     translator = Translator.load(job.run / "model")
     results = translator.translate([source for source, _ in pairs], beam_size=BEAM_SIZE)
     spec = metrics.metric_specs()[0]
-    score = spec.score([result.text for result in results], [target for _, target in pairs])
+    texts, references = [result.text for result in results], [target for _, target in pairs]
+    score = spec.score_with_interval(texts, references)
     config = translator.configs[0]
     curves = learning_curves(job.run / "model")
     log = json.loads((job.run / "rival.json").read_text("utf-8"))
@@ -192,11 +205,13 @@ def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
         "seed": job.seed,
         "steps": job.steps,
         "model_sha256": model,
+        "test_sha256": test,
         "bleu": round(score.value, 2),
+        "interval": round(score.interval or 0.0, 2),  # half of the 95% interval
         "signature": score.signature,
         "perplexity": config["training"]["validation perplexity"],
         "parameters": translator.models[0].parameters,
-        "petaflops": round(job.steps * costs.of_a_step(config["model"]) / 1e15, 3),
+        "petaflops": round(job.steps * costs.of_a_step(job) / 1e15, 3),
         "train_seconds": log["seconds"],
         "curve": curves.get("val_nll", []),
     }
@@ -227,27 +242,24 @@ class Costs:
                 [[s + t for s, t in zip(*lengths, strict=True)]] * 2,
             )
         )
-        self.config = checkpoint.load(job.run / "model").config["model"]
-        self.pairs_per_step = 4096 / max(self.S, self.T)
 
-    def of_a_step(self, config: dict[str, Any]) -> float:
-        N, d, d_ff, V = (config[name] for name in ("N", "d_model", "d_ff", "vocab_size"))
+    def of_a_step(self, job: Job) -> float:
+        """The operations of one update of a job whose model is trained."""
+        name = job.row.removesuffix(EQUAL_FLOPS)
+        config = read_json(job._replace(row=name).run / "model" / "config.json")["model"]
+        N, d, d_ff, V = (config[size] for size in ("N", "d_model", "d_ff", "vocab_size"))
         S, T = self.S, self.T
         own, cross, fed = 4 * d * d, 2 * d * d, 2 * d * d_ff  # weights; W_Q and W_O, W_K and W_V
+        predicted = T + (S - 1 if name == BOTH else 0)
         if config.get("architecture") == "decoder_only":
             products = N * (own + fed) * (S + T)
             scores = N * 2 * d * self.joined / 2  # a position sees those before it
         else:
-            products = N * ((own + fed) * S + (own + fed) * T + cross * (S + T))
+            products = N * ((own + fed) * (S + T) + cross * (S + T))
             scores = N * 2 * d * (self.SS + self.TT / 2 + self.ST)
-        return 3 * 2 * (products + scores + V * d * T) * self.pairs_per_step
-
-    def ratio(self, settings: Sequence[str]) -> float:
-        """The operations of a decoder alone for one of the encoder-decoder, a step."""
-        assert any(s.startswith("model=decoder_only") for s in settings)
-        paper = {n: v for n, v in self.config.items() if n != "architecture"} | {"N": 3}
-        alone = paper | {"architecture": "decoder_only", "N": 7}
-        return self.of_a_step(alone) / self.of_a_step(paper)
+        run = yaml.safe_load((job._replace(row=name).run / "config.yaml").read_text("utf-8"))
+        pairs = run["data"]["tokens_per_step"] / max(S, T)
+        return float(3 * 2 * (products + scores + V * d * predicted) * pairs)
 
 
 def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -266,6 +278,7 @@ def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "bleu": round(statistics.mean(bleu), 2),
                 "least": min(bleu),
                 "most": max(bleu),
+                "interval": round(statistics.mean(r["interval"] for r in own), 2),
                 "perplexity": round(statistics.mean(r["perplexity"] for r in own), 3),
                 **{key: own[0][key] for key in ("parameters", "petaflops", "steps", "signature")},
                 "train_seconds": round(statistics.mean(r["train_seconds"] for r in own)),
@@ -275,13 +288,24 @@ def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def render(rows: Sequence[dict[str, Any]]) -> str:
-    header = ("", "BLEU", "of seeds", "perplexity", "parameters", "PFLOP", "updates", "seconds")
+    header = (
+        "",
+        "test BLEU",
+        "± (95%)",
+        "of seeds",
+        "validation perplexity",
+        "parameters",
+        "PFLOP",
+        "updates",
+        "seconds",
+    )
     return table(
         header,
         [
             (
-                row["title"], f"{row['bleu']:.2f}", f"{row['least']:.2f}-{row['most']:.2f}",
-                f"{row['perplexity']:.2f}", f"{row['parameters']:,}", f"{row['petaflops']:.2f}",
+                row["title"], f"{row['bleu']:.2f}", f"{row['interval']:.2f}",
+                f"{row['least']:.2f}-{row['most']:.2f}", f"{row['perplexity']:.2f}",
+                f"{row['parameters']:,}", f"{row['petaflops']:.2f}",
                 f"{row['steps']:,}", f"{row['train_seconds']:,}",
             )
             for row in rows

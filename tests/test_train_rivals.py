@@ -15,6 +15,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.training.lightning_module import TranslationModule
+from mt.training.run_dir import is_finished
 
 SHAPE = {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.0, "architecture": "decoder_only"}
 LEARNING = {
@@ -155,6 +156,19 @@ def test_a_model_of_text_reports_perplexity_and_no_bleu(text_model: Path) -> Non
     assert "perplexity" in log
     assert "sacreBLEU" not in log
     assert (text_model / "checkpoints" / "best.ckpt").is_file()
+    assert is_finished(text_model, 120)
+    assert "continue_text" in (text_model / "model" / "README.md").read_text()
+    assert "--continue" in log
+
+
+def test_text_is_for_a_decoder_alone(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("one\ntwo\n", "utf-8")
+    text = {"data": "text", "data.train": book, "data.validation": book}
+    assert run(arguments(corpus, tmp_path / "run", **text), monkeypatch) == 2
+    assert "data=text is for a decoder alone" in capsys.readouterr().err
 
 
 def test_it_continues_a_text(text_model: Path, run_translate: Callable[..., Done]) -> None:
@@ -179,6 +193,7 @@ def test_it_continues_a_text(text_model: Path, run_translate: Callable[..., Done
         ("--continue a b", "--continue goes without sentences"),
         ("--continue a --input x", "--continue goes without input"),
         ("--continue a --keep", "--continue goes without keep"),
+        ("--continue a --n-best 2", "--continue goes without n-best"),
         ("--continue a", "a model with an encoder does not continue a text: train one with data="),
     ],
 )

@@ -11,15 +11,16 @@ from mt.utils.checks import short_repr
 from mt.utils.line_io import read_lines
 
 LONG = 600  # characters of a paragraph that is cut after a sentence
-BREAK = re.compile(r"(?<=[.!?…][\"”’»)\s])\s*|(?<=[.!?…])\s+")
+SENTENCE_END = re.compile(r"""[.!?…]["”’»)]?(?=\s)|[。！？]""")
 
 
 @dataclass(frozen=True)
 class TextReader:
     """Text files (.gz too), one or several for each split.
 
-    A paragraph ends at a blank line; in a file without blank lines each line is one. Its lines are
-    joined, and one of more than LONG characters is cut between sentences or else between words.
+    A paragraph ends at a blank line; in a file without blank lines between its texts each line is
+    one. Its lines are joined, and one of more than LONG characters is cut between sentences or else
+    between words.
     """
 
     train: str | Sequence[str] | None = None
@@ -52,7 +53,7 @@ class TextReader:
 
 
 def _paragraphs(path: Path) -> Iterator[str]:
-    has_blank = any(not line.strip() for line in read_lines(path))
+    has_blank = _has_blank_between(read_lines(path))
     lines: list[str] = []
     for line in read_lines(path):
         if line.strip():
@@ -64,15 +65,25 @@ def _paragraphs(path: Path) -> Iterator[str]:
         yield " ".join(lines)
 
 
+def _has_blank_between(lines: Iterator[str]) -> bool:
+    """Whether a blank line stands between two others."""
+    was_text = was_blank = False
+    for line in lines:
+        is_text = bool(line.strip())
+        if is_text and was_blank:
+            return True
+        was_blank = was_text and not is_text
+        was_text = was_text or is_text
+    return False
+
+
 def _parts(paragraph: str) -> Iterator[str]:
-    """The paragraph in parts of about LONG characters at most."""
-    part = ""
-    for sentence in BREAK.split(paragraph):
-        words = [sentence] if len(sentence) <= LONG else sentence.split()
-        for word in words:
-            if part and len(part) + len(word) > LONG:
-                yield part
-                part = ""
-            part = f"{part} {word}".strip()
-    if part:
-        yield part
+    """The paragraph in parts of at most LONG characters."""
+    while len(paragraph) > LONG:
+        ends = [match.end() for match in SENTENCE_END.finditer(paragraph, 0, LONG)]
+        blank = paragraph.rfind(" ", 1, LONG)
+        end = ends[-1] if ends else blank if blank > 0 else LONG
+        yield paragraph[:end].strip()
+        paragraph = paragraph[end:].strip()
+    if paragraph:
+        yield paragraph

@@ -133,7 +133,7 @@ class _Stretch:
         flat = _Flat(self._elements)
         flat.add(inner)
         text = "".join(flat.pieces)
-        if not any(character.isalnum() for character in text):
+        if not any(map(str.isalpha, text)):
             return Segment("")
         body = text.strip()
         start = text.index(body)

@@ -124,11 +124,12 @@ def _cells(
     cells: list[Part] = [cell.raw for cell in row]
     sources: dict[int, list[Part]] = {}
     for old, new in places:
+        if old != new and len(cells) <= new:  # also in a row that has nothing to translate
+            cells += [""] * (new + 1 - len(cells))
         if old >= len(row) or not row[old].value.strip():
             continue
         if old not in sources:
             sources[old] = list(document.plain(row[old].value, NEW_LINE))
-        cells += [""] * (new + 1 - len(cells))
         like = row[new] if new < len(row) and row[new].raw else row[old]
         encode = partial(_quoted, delimiter=delimiter, like=like)
         cells[new] = Value(row[old].raw, sources[old], encode, always=old != new)

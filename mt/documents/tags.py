@@ -69,6 +69,8 @@ def without_added_end(source: str, target: str) -> str:
     """The target without a mark at its end where the source has none: headings, cells, items."""
     if END.search(source) or target.endswith(ABBREVIATIONS):
         return target
+    if target[-1:] in (".", "!", "?") and target[-2:-1] == source[-1:]:  # behind a number, a code
+        return target[:-1]
     return ADDED_END.sub("", target)
 
 

@@ -64,8 +64,8 @@ class State:
         if parents is not None or self.past_mask is not None:
             mask = self._past_mask()
             sentence = torch.arange(B, device=mask.device)[:, None]
-            if parents is not None:
-                mask = mask[sentence, parents]
+            # In greedy search after others have left, a row is left of each of their hypotheses.
+            mask = mask[:, :w] if parents is None else mask[sentence, parents]
             slots = _first_unseen(mask[:, :, :used], w)  # [B, w]
             self.past_mask = mask.scatter_(2, slots[:, :, None], 0)
             index, used = (sentence, slots), max(self.slots_used, int(slots.max()) + 1)

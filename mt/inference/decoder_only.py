@@ -60,8 +60,8 @@ class DecoderOnlyModel(InferenceStacks):
     ) -> list[Tensor]:
         """The attention to the source by which each token of ``outputs`` was predicted.
 
-        As ``InferenceModel.cross_attention_weights``: [N, h, T, S] for each sentence. What a row
-        gives to the target is left out, and the rest made to sum to one.
+        As ``InferenceModel.cross_attention_weights``: [N, h, T, S] for each sentence. A row sums to
+        one over the source alone, as if the target were not there.
         """
         results = []
         for row, output in zip(src.tolist(), outputs, strict=True):
@@ -74,9 +74,8 @@ class DecoderOnlyModel(InferenceStacks):
             for layer in self.decoder:
                 Q, new = layer.self_attention.project(x, 1)
                 K, V = keys_values(new)
-                scores = Q @ K.transpose(2, 3) * layer.self_attention.scale + mask
-                to_source = scores.float().softmax(dim=-1)[0, :, S:, :S]
-                weights.append(to_source / to_source.sum(dim=-1, keepdim=True))
+                scores = Q[0, :, S:] @ K[0, :, :S].transpose(1, 2) * layer.self_attention.scale
+                weights.append(scores.float().softmax(dim=-1))
                 x = layer.feed_forward(layer.self_attention(x, Q, K, V, mask))
             results.append(torch.stack(weights).cpu())
         return results

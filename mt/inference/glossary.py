@@ -16,6 +16,7 @@ from mt.utils.json_io import read_regular
 
 MOST_BYTES = 20 * 2**20
 MOST_FORMS = 100  # of a term
+HEADERS = [["source", "target"], ["term", "translation"]]  # of a CSV, not terms
 TOKEN = re.compile(r"\w+|[^\w\s]")
 # What German nouns and adjectives add for case, number and gender, the word as it is first.
 ENDINGS = ("", "e", "en", "er", "es", "em", "n", "s", "ern")
@@ -161,7 +162,8 @@ def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
     except csv.Error as error:
         raise ValueError(f"not comma-separated values: {error}") from None
     for number, row in enumerate(rows, 1):
-        if not any(map(str.strip, row)):
+        names = [name.strip().lower() for name in row[:2]]
+        if not any(map(str.strip, row)) or (number == 1 and names in [*HEADERS, [source, target]]):
             continue
         if len(row) not in (2, 4) or not all(map(str.strip, row)):
             raise ValueError(f"row {number}: must be a term, a comma and its translation")

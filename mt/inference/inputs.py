@@ -112,11 +112,14 @@ def add_terms(
 ) -> None:
     """Give each input the terms that the rules find in it, or those of its line.
 
+    A line that the rules leave as it is has no input then.
     Raises ValueError unless there are terms for each line, and when a line with terms of its own
     is translated in parts.
     """
     if isinstance(terms, TermRules):
         for own in inputs:
+            if all(terms.leave_as_is(x.text) for x in own):
+                own.clear()
             own[:] = [x._replace(terms=encoder.encode(terms.of(x.text))) for x in own]
         return
     if len(terms) != len(inputs):

@@ -32,9 +32,10 @@ def texts(ids: list[list[int]], tokenizer: Tokenizer) -> list[str]:
 def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
     """The text of one of an output's hypotheses, its terms written as they must be."""
     terms, all_caps = output.input.terms, output.input.all_caps
-    if terms is not None and (terms.rewrite or all_caps):
-        return written(ids, terms, tokenizer, all_caps)
     (text,) = texts([ids], tokenizer)
+    stray = "" if terms is None else "".join(set(text) & terms.stray)
+    if terms is not None and (terms.rewrite or all_caps or stray):
+        return written(ids, terms, tokenizer, all_caps, stray)
     return text.upper() if all_caps else text
 
 

@@ -14,6 +14,7 @@ from mt.inference.constraints import Constraints, Vocabulary
 from mt.inference.glossary import Glossary
 from mt.inference.kept import DECIMALS, find_kept
 
+SIGNS = frozenset("%{}$`")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
 
 
@@ -23,6 +24,7 @@ class Terms:
 
     required: tuple[tuple[str, ...], ...] = ()
     forbidden: tuple[str, ...] = ()
+    stray: frozenset[str] = frozenset()  # signs that must not stand outside of what is required
 
     def __post_init__(self) -> None:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
@@ -58,7 +60,25 @@ class TermRules:
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
         required = [*(item.forms for item in kept), *(match.forms for match in free)]
-        return Terms(tuple(required[:MOST_TERMS]), self.forbidden)
+        outside, position = "", 0
+        for start, end in taken:
+            outside += text[position:start]
+            position = end
+        # The model imitates the signs of placeholders where none is.
+        stray = SIGNS - set(outside + text[position:]) if kept else frozenset()
+        return Terms(tuple(required[:MOST_TERMS]), self.forbidden, frozenset(stray))
+
+    def leave_as_is(self, text: str) -> bool:
+        """Whether nothing is to be translated: all words are kept as they are written."""
+        if not self.keep:
+            return False
+        rest, position = "", 0
+        for item in find_kept(text, self.decimal):
+            if text[item.start : item.end] not in item.forms:
+                return False
+            rest += text[position : item.start]
+            position = item.end
+        return not any(map(str.isalpha, rest + text[position:]))
 
 
 class SearchTerms(NamedTuple):
@@ -67,6 +87,7 @@ class SearchTerms(NamedTuple):
     constraints: Constraints
     texts: list[list[str]]  # of each form of each term
     rewrite: bool  # whether a form is written in another way than its ids spell it
+    stray: frozenset[str] = frozenset()  # signs that may stand in terms alone
 
 
 class TermEncoder:
@@ -93,7 +114,8 @@ class TermEncoder:
                     own.setdefault(way, form)
             ids.append(list(own))
             texts.append(list(own.values()))
-        return SearchTerms(Constraints(self.vocabulary, ids, terms.forbidden), texts, rewrite)
+        constraints = Constraints(self.vocabulary, ids, terms.forbidden)
+        return SearchTerms(constraints, texts, rewrite, terms.stray)
 
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
         """The ids of a form after a blank and after a bracket; whether they spell another text."""
@@ -111,12 +133,17 @@ class TermEncoder:
 
 
 def written(
-    ids: Sequence[int], terms: SearchTerms, tokenizer: Tokenizer, all_caps: bool = False
+    ids: Sequence[int],
+    terms: SearchTerms,
+    tokenizer: Tokenizer,
+    all_caps: bool = False,
+    stray: str = "",
 ) -> str:
     """The text of an output in which the terms are written as they must be.
 
-    ``all_caps``: everything else is put in capitals.
+    ``all_caps``: everything else is put in capitals. ``stray``: signs that are left out elsewhere.
     """
+    leave_out = str.maketrans("", "", stray)
     stretches: list[tuple[int, int, str | None]] = []  # its ids, and the text of a term
     position = 0
     for place in terms.constraints.places(ids):
@@ -133,7 +160,7 @@ def written(
             continue
         blank = " " if tokenizer.pieces(own[:1])[0].startswith("▁") else ""
         if form is None:
-            spelled = tokenizer.decode([own])[0].lstrip()
+            spelled = tokenizer.decode([own])[0].lstrip().translate(leave_out)
             form = spelled.upper() if all_caps else spelled
         text += blank + form
-    return text.strip()
+    return " ".join(text.split())

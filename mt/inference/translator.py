@@ -163,7 +163,7 @@ class Translator:
 
         hypotheses = self._search(inputs, options, batch_size, on_batch)
         pairs = zip(inputs, hypotheses, strict=True)
-        self._warn_of_unlearned_positions(max(len(s.ids), len(best.ids)) for s, (best, *_) in pairs)
+        self._warn_of_unlearned_positions(self._last_position(s, best) for s, (best, *_) in pairs)
         attention: Sequence[Tensor | None] = [None] * len(inputs)
         if options.attention:
             attention = self._attention(inputs, hypotheses, batch_size)
@@ -243,7 +243,9 @@ class Translator:
         """Text that begins with ``text``, which a decoder alone goes on writing.
 
         ``options`` and ``settings`` are those of ``translate``; without any it draws one sample.
-        At most ``max_tokens`` tokens are added. Raises ValueError for a model with an encoder.
+        ``n_best`` has as many texts as ``n_best`` asks for. At most ``max_tokens`` tokens are
+        added. It warns of characters that the vocabulary cannot spell. Raises ValueError for a
+        model with an encoder, and for a text that is too long.
         """
         if not all(isinstance(model, DecoderOnlyModel) for model in self.models):
             raise ValueError(
@@ -251,11 +253,16 @@ class Translator:
                 "model=decoder_only_tiny, or a larger one"
             )
         check_int("max_tokens", max_tokens)
-        options = replace(options or SearchOptions(samples=1), **settings)
-        (prefix,) = self.tokenizer.encode_target([text])
-        options = replace(options, max_length=min(len(prefix) + max_tokens, MAX_LENGTH))
-        source = Input([], False, prefix, text)
+        default = SearchOptions() if settings else SearchOptions(samples=1)
+        options = replace(options or default, **settings)
+        plan = [[Input([], False, [], text)]]
+        add_prefixes(plan, [text], self.tokenizer)
+        ((source,),) = plan
+        if (length := len(source.prefix)) >= MAX_LENGTH:
+            raise ValueError(f"a text of {length:,} tokens: must have less than {MAX_LENGTH:,}")
+        options = replace(options, max_length=min(length + max_tokens, MAX_LENGTH))
         (hypotheses,) = self._search([source], options, 1, lambda _: None)
+        self._warn_of_unlearned_positions([self._last_position(source, hypotheses[0])])
         return self.join(text, [Output(source, hypotheses, None)])
 
     def inspect(
@@ -278,7 +285,9 @@ class Translator:
 
         options = replace(options or self.options, **settings)
         if not isinstance(self.models[0], InferenceModel) or self.models[0].is_pre:
-            raise ValueError("what can be inspected has an encoder, and its norms are post-LN")
+            raise ValueError(
+                "only an encoder-decoder with post-LN can be inspected: see docs/rivals.md"
+            )
         model = self.models[0], self.tokenizer, self.max_length, self.aligner
         return inspect(*model, sentence, target, prefix, options)
 
@@ -354,9 +363,11 @@ class Translator:
         return run_batches(attend, lengths, 1, batch_size, self.workers, self.exact)
 
     def join(self, line: str, outputs: Sequence[Output]) -> Translation:
-        """The translation of a line from those of its inputs."""
+        """The translation of a line from those of its inputs; without any it stays as it is."""
         if not outputs:
-            return Translation(line, "", 0.0, 0, (("", 0.0),))
+            (ids,) = self.tokenizer.encode([line])
+            text = " ".join(line.split()) if ids else ""
+            return Translation(line, text, 0.0, 0, ((text, 0.0),))
         n_best = []
         for hypotheses in zip(*(output.hypotheses for output in outputs), strict=False):
             pairs = zip(outputs, hypotheses, strict=True)
@@ -390,6 +401,11 @@ class Translator:
     @cached_property
     def term_encoder(self) -> TermEncoder:
         return TermEncoder(self.tokenizer)
+
+    def _last_position(self, source: Input, best: Hypothesis) -> int:
+        """The position of the last token of the longest sequence, from 0."""
+        lengths = len(source.ids), len(best.ids)
+        return sum(lengths) + 1 if isinstance(self.models[0], DecoderOnlyModel) else max(lengths)
 
     def _warn_of_unlearned_positions(self, lengths: Iterable[int]) -> None:
         """Count the sentences longer than the positions that a model has learned, and warn."""

@@ -107,8 +107,12 @@ def _card(config: dict[str, Any], model: Stacks) -> str:
     """README.md of a model folder."""
     shape = [f"{name} {value}" for name, value in model.config.items() if value is not None]
     parameters = sum(p.numel() for p in model.parameters())
+    source, target = config["languages"]
+    is_text = source == target and model.architecture == "decoder_only"  # data=text
+    title = f"A model of {target} text" if is_text else f"{source} → {target} translation model"
+    call = 'continue_text("The")' if is_text else 'translate(["Where do you live?"])[0]'
     lines = [
-        f"# {' → '.join(config['languages'])} translation model",
+        f"# {title}",
         "",
         f"{_KINDS[model.architecture]}, trained and written by `mt`.",
         "",
@@ -120,7 +124,7 @@ def _card(config: dict[str, Any], model: Stacks) -> str:
         "```python",
         "from mt import Translator",
         "",
-        'print(Translator.load("PATH_OF_THIS_FOLDER").translate(["Where do you live?"])[0].text)',
+        f'print(Translator.load("PATH_OF_THIS_FOLDER").{call}.text)',
         "```",
     ]
     return "\n".join(lines) + "\n"

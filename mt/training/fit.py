@@ -12,6 +12,7 @@ import torch.distributed as dist
 from omegaconf import OmegaConf
 
 from mt.data import tokenizer
+from mt.data.text_reader import TextReader
 from mt.evaluation import metrics
 from mt.model import checkpoint
 from mt.model.decoder_only import make_model
@@ -111,7 +112,8 @@ def write_model(run: Run) -> None:
         training |= _validate_model(run, paths)
         _save_model(run, training)
     log.info(f"model folder: {run.folder / 'model'}")
-    log.info(f'to use it: python -m mt.translate --model {run.folder / "model"} "..."')
+    use = '--continue "..."' if isinstance(run.config.data.reader, TextReader) else '"..."'
+    log.info(f"to use it: python -m mt.translate --model {run.folder / 'model'} {use}")
 
 
 def _save_model(run: Run, training: dict[str, Any]) -> None:

@@ -124,6 +124,6 @@ def is_finished(folder: Path, step: int) -> bool:
     """Whether the run has written its model of ``step`` and the scores of that model."""
     try:
         training = read_json(folder / "model" / "config.json")["training"]
-        return bool(training["steps"] == step and "validation sacreBLEU" in training)
+        return bool(training["steps"] == step and "validation perplexity" in training)
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -18,6 +18,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from mt.data.datamodule import TranslationData
 from mt.data.readers import FileReader
 from mt.data.special_ids import SPECIAL_IDS
+from mt.data.text_reader import TextReader
 from mt.data.tokenizer import Tokenizer
 from mt.model.decoder_only import DecoderOnly, make_model
 from mt.model.weights import read_checkpoint
@@ -69,6 +70,7 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     pretrained = find_pretrained(config, resume, saved)
     if pretrained is not None:
         config = config.with_shape(pretrained.shape)
+    _check_architecture(config)
     _check_positions(config)
     hparams = _module_arguments(config, pretrained)
     _check_module_arguments(config, hparams)
@@ -206,13 +208,24 @@ def _check_positions(config: TrainConfig) -> None:
         raise ValueError(
             f"model.learned_positions cannot go with {name}, which makes sentences longer"
         )
-    if config.model.get("architecture") == DecoderOnly.architecture and max_length is not None:
-        max_length = 2 * max_length + 1  # a source, its eos, bos and a target
+    is_alone = config.model.get("architecture") == DecoderOnly.architecture
+    if is_alone and max_length is not None:  # a source, its eos, bos and a target
+        max_length += 1 + (0 if isinstance(config.data.reader, TextReader) else max_length)
     if type(learned) is int and (max_length is None or max_length >= learned):
         bound = "null, no bound" if max_length is None else max_length
         raise ValueError(
             f"model.learned_positions={learned}: must be more than the longest sequence, which "
             f"data.clean.max_length makes {bound}"
+        )
+
+
+def _check_architecture(config: TrainConfig) -> None:
+    """ValueError for plain text, which an encoder would not read."""
+    is_alone = config.model.get("architecture") == DecoderOnly.architecture
+    if isinstance(config.data.reader, TextReader) and not is_alone:
+        raise ValueError(
+            "data=text is for a decoder alone: choose model=decoder_only, decoder_only_tiny or "
+            "decoder_only_big"
         )
 
 

@@ -235,7 +235,7 @@ def write(folder: Path, jobs: list[Job]) -> None:
 def outcome(job: Job) -> str:
     """How a job has ended, in words; an empty text when it has succeeded."""
     status = job["status"]
-    if status == 0 and job.get("sacreBLEU") is None:  # max_steps was lowered to where it stopped
+    if status == 0 and job.get("perplexity") is None:  # max_steps was lowered to where it stopped
         return "no score: its last step was not validated"
     if status is None:
         return "unfinished"

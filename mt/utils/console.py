@@ -101,7 +101,9 @@ def install_hint(extra: str) -> str:
     try:
         requirements = importlib.metadata.requires("mt") or []
     except importlib.metadata.PackageNotFoundError:  # the code alone, not installed
-        return f"pyproject.toml names the packages of the extra {extra!r}"
+        requirements = []
     parts = (requirement.replace('"', "'").partition(";") for requirement in requirements)
     packages = [name for name, _, marker in parts if marker.endswith(f"extra == '{extra}'")]
+    if not packages:  # not installed, or before there was such an extra
+        return f"pyproject.toml names the packages of the extra {extra!r}"
     return shlex.join(["pip", "install", *packages])

@@ -26,6 +26,26 @@ def test_without_blank_lines_each_line_is_one(tmp_path: Path) -> None:
     assert parts(path) == ["one", "two"]
 
 
+def test_blank_lines_at_the_ends_join_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("\none.\ntwo.\n\n\n", "utf-8")
+    assert parts(path) == ["one.", "two."]
+
+
+def test_text_is_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "quotes.txt"
+    text = "“Stop!”—he said. (e.g.), «Non!», U.S.’s. "
+    path.write_text(text * 30, "utf-8")
+    assert " ".join(parts(path)) == (text * 30).strip()
+
+
+def test_a_text_without_blanks_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "signs.txt"
+    path.write_text("你好世界。" * 300 + "x" * 1500, "utf-8")
+    assert "".join(parts(path)) == "你好世界。" * 300 + "x" * 1500
+    assert max(map(len, parts(path))) <= LONG
+
+
 def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
     sentences = [f"This is sentence {i} of a long paragraph." for i in range(100)]

@@ -33,7 +33,7 @@ RECORDS = [
         ('en,x\n"a\nb\n\nc",d\n', ["en"], 'en,x\n"A\nB\n\nC",d\n'),
         ("en,de\na,b\nc\n", ["en=de"], "en,de\na,A\nc,C\n"),
         ('en,x\na,b\n"c",\n\n', ["en=de"], 'en,x,de\na,b,A\n"c",,"C"\n\n'),
-        ("en,x\na,b\n,c\n12,d", ["en=de"], "en,x,de\na,b,A\n,c\n12,d,12"),
+        ("en,x\na,b\n,c\n12,d", ["en=de"], "en,x,de\na,b,A\n,c,\n12,d,12"),
         ("en,x\na,b\n", ["en=de", "x", "en"], "en,x,de\nA,B,A\n"),
         ("a=b,x\na,b\n", ["a=b"], "a=b,x\nA,b\n"),
         ('"my, en";x\na;b\n', ["my, en"], '"my, en";x\nA;b\n'),

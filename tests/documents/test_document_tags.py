@@ -367,6 +367,7 @@ def test_the_bundled_model() -> None:
         ("He said (yes.)", "Er sagte ja.", "Er sagte ja."),
         ("Apples, pears etc", "Äpfel, Birnen usw.", "Äpfel, Birnen usw."),
         ("On the 3rd", "Am 3.", "Am 3."),
+        ("Format A4", "Format A4.", "Format A4"),
         ("And then …", "Und dann.", "Und dann."),
     ],
 )

@@ -5,9 +5,12 @@ import random
 import pytest
 from test_beam_search import EOS, WORDS, Rules, Toy, ToyState, V, batch, random_logits, some_sources
 
+from mt.data.batch_sampler import pad
 from mt.inference.beam_search import DecodingBatch, search
+from mt.inference.incremental import InferenceModel
 from mt.inference.options import SearchOptions
 from mt.inference.sentence_search import SentenceSearch, length_penalty
+from mt.model.transformer import Transformer
 
 
 class JoiningState(ToyState):
@@ -135,3 +138,19 @@ def test_there_are_no_more_alternatives_than_tokens():
 def test_alternatives_have_bounds(settings, message):
     with pytest.raises(ValueError, match=message):
         SearchOptions(**settings)
+
+
+def test_a_greedy_sentence_goes_on_after_a_beam_has_left():
+    """The mask keeps a row for each hypothesis of the widest sentence; one of them is left."""
+    model = InferenceModel(Transformer(40, N=1, d_model=16, d_ff=16, h=2).eval())
+    options = SearchOptions(beam_size=4, max_length=3), SearchOptions(beam_size=1, max_length=12)
+    sources = [[10, 11, 12], [13, 14]]
+    pairs = zip(sources, options, strict=True)
+    sentences = [SentenceSearch.begin(ids, own) for ids, own in pairs]
+    running = DecodingBatch(model)
+    running.join(pad([[*ids, 3] for ids in sources]), sentences)
+    while running.active:
+        running.step()
+    for ids, own, sentence in zip(sources, options, sentences, strict=True):
+        (alone,) = search(model, pad([[*ids, 3]]), own)
+        assert [h.ids for h in sentence.hypotheses()] == [h.ids for h in alone]

@@ -120,3 +120,36 @@ def test_written_keeps_the_case_of_terms(everyday: Translator) -> None:
     (ids,) = everyday.tokenizer.encode_target(["Das iPhone ist neu."])
     assert written(ids, terms, everyday.tokenizer, all_caps=True) == "DAS iPhone IST NEU."
     assert written(ids, terms, everyday.tokenizer) == "Das iPhone ist neu."
+
+
+@pytest.mark.parametrize(
+    "text", ["https://example.com/a", "A4", "%s", "{user}", "€ 5.00", "12", "1. (2)", "→ B7-x"]
+)
+def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) -> None:
+    assert TermRules(keep=True).leave_as_is(text)
+    assert not TermRules().leave_as_is(text)
+    (result,) = everyday.translate([text], terms=TermRules(keep=True))
+    assert (result.text, result.confidence) == (text, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal"),
+    [("See https://example.com/a", "either"), ("one", "either"), ("1,250.50", "german")],
+)
+def test_a_text_with_words_or_a_number_to_rewrite_is_translated(text: str, decimal: str) -> None:
+    assert not TermRules(keep=True, decimal=decimal).leave_as_is(text)
+
+
+def test_a_blank_line_stays_blank(everyday: Translator) -> None:
+    results = everyday.translate(["", " \t"], terms=TermRules(keep=True))
+    assert [result.text for result in results] == ["", ""]
+
+
+@pytest.mark.parametrize("source", ["I saw %s.", "Hello {user}!", "The price is ${price} today."])
+def test_no_signs_of_placeholders_are_added(everyday: Translator, source: str) -> None:
+    rules = TermRules(keep=True)
+    (result,) = everyday.translate([source], terms=rules)
+    ((item, *_),) = rules.of(source).required
+    assert result.text.count(item) == 1
+    assert not set(result.text.replace(item, "")) & set("%{}$")
+    assert "%" not in rules.of("I saw %s and 5% of it.").stray  # the source has it outside
