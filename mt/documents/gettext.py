@@ -1,6 +1,7 @@
 """Messages of programs (gettext, .po): entries without a translation get one."""
 
 import codecs
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,11 +18,17 @@ STRING = re.compile(
     r'\s*"(?P<value>[^"\\]*(?:\\.[^"\\]*)*)"\s*'
 )  # fmt: skip
 ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+log = logging.getLogger(__name__)
+
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 WIDTH = 79  # of the lines that gettext's own programs write, with the quotes
 NEEDED = "äöüÄÖÜß„“–"
 # A line of a message goes on in the next one that begins with a small letter.
 NEW_LINE = r"\n+(?![a-z])"
+FORMAT = re.compile(r"#,.*(?<!no-)\b(?:c|objc|python|perl|php|gcc-internal|qt|boost)-format\b")
+DIRECTIVE = re.compile(
+    r"%(\(\w+\)|\d+\$)?[-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[qLjzt])?[diouxXeEfFgGaAcsp%]"
+)
 
 
 @dataclass
@@ -112,6 +119,7 @@ def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterato
     if is_redone:
         rest.update(i for i, line in enumerate(entry.lines) if line.startswith("#|"))
     wide = max(len(line.rstrip("\r\n")) for line in entry.lines) > WIDTH + 1
+    is_format = any(map(FORMAT.match, entry.lines))
     parsed: dict[str, list[Part]] = {}  # the forms of a plural share their segments
     for i, line in enumerate(entry.lines):
         if i in targets:
@@ -122,6 +130,7 @@ def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterato
             encode = partial(
                 _lines, keyword=targets[i], wide=wide,
                 end="\r\n" if line.endswith("\r\n") else "\n",
+                like=source if is_format else None,
             )  # fmt: skip
             yield Value(raw, parsed[source], encode, always=is_redone)
         elif i in flagged and is_redone:
@@ -130,6 +139,12 @@ def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterato
             yield f"#, {', '.join(kept)}{end}" if kept else ""
         elif i not in rest:
             yield line
+
+
+def _directives(text: str) -> tuple[list[str], list[str]]:
+    """What stands for values: those that the order tells apart, and those with a name or number."""
+    found = list(DIRECTIVE.finditer(text))
+    return [m[0] for m in found if not m[1]], sorted(m[0] for m in found if m[1])
 
 
 def _unescaped(value: str) -> str:
@@ -152,8 +167,14 @@ def _escaped(text: str) -> str:
     return text
 
 
-def _lines(text: str, keyword: str, wide: bool, end: str) -> str:
-    """A msgstr, cut into lines behind line breaks and, unless the entry is ``wide``, blanks."""
+def _lines(text: str, keyword: str, wide: bool, end: str, like: str | None = None) -> str:
+    """A msgstr, cut into lines behind line breaks and, unless the entry is ``wide``, blanks.
+
+    It is empty when a program would read other values than in ``like``.
+    """
+    if like is not None and _directives(text) != _directives(like):
+        log.warning(f"{like[:50]!r} stays without a translation: it had other placeholders")
+        text = ""
     lines: list[str] = []
     for paragraph in re.findall(r"[^\n]*\n|[^\n]+", text):
         escaped = _escaped(paragraph)

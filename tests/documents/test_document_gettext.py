@@ -120,3 +120,28 @@ def test_hostile_files_end_soon(unit: str) -> None:
     text = unit * (50_000 // len(unit))
     for data in (text, f'msgid "{text}"\nmsgstr ""\n', f'msgid ""\n{text}'):
         check_hostile(partial(read_po, fuzzy=True), data.encode())
+
+
+@pytest.mark.parametrize(
+    ("flag", "source", "translation", "is_written"),
+    [
+        ("c-format", "%d of %s", "%d von %s", True),
+        ("c-format", "%d of %s", "von %s %d", False),
+        ("c-format", "%s", "% % s", False),
+        ("c-format", "100%% of %s", "100%% von %s", True),
+        ("c-format", "%2$s of %1$d", "%1$d von %2$s", True),
+        ("python-format", "%(a)s of %(b)d", "%(b)d von %(a)s", True),
+        ("python-format", "%(a)s", "%%(a)s", False),
+        ("no-c-format", "%d of %s", "von %s %d", True),
+        ("fuzzy-free", "%d of %s", "von %s %d", True),
+    ],
+)
+def test_a_message_keeps_its_directives_or_stays_without_a_translation(
+    flag: str, source: str, translation: str, is_written: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = read_po(f'#, {flag}\nmsgid "{source}"\nmsgstr ""\n'.encode())
+    if not document.segments:  # no word beside the directives
+        return
+    rendered = document.render([Segment(translation)]).decode()
+    assert rendered.endswith(f'msgstr "{translation if is_written else ""}"\n')
+    assert bool(caplog.records) != is_written
