@@ -264,6 +264,8 @@ _NUMBERED = frozenset(
     """.split()  # noqa: SIM905
 )
 _UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:[%‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
+_CURRENCIES = {"€": ("Euro",), "$": ("Dollar",), "£": ("Pfund",), "¥": ("Yen",)}
+_SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?!%)|[‰€$£¥]|°[CF]?|(?:{_UNITS})(?!\w))")
 _GOES_ON = re.compile(r"[^\W\d_A-Z][,;]?\Z")
 _CONTEXT = 32  # characters before a number that decide about it
 
@@ -338,12 +340,30 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
         forms = tuple(sign + form for form in forms for sign in "-−–")
         return Kept(start - 1, end, "number", forms)
+    if amount := _amount(text, start, end, forms):
+        return amount
     # "with Windows 7", but not "Buy 3"
     is_name = is_apart and last[:1].isupper() and bool(earlier and _GOES_ON.search(earlier[0]))
     is_measured = last[-1:] in tuple("$€£¥≈=<>±×/") or _UNIT_AFTER.match(text, end) is not None
     if decimal != "as written" and not is_name and not is_measured:
         forms += _words(number)
     return Kept(start, end, "number", forms)
+
+
+def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | None:
+    """A number with the sign of a currency before it or after it, or with a unit after it."""
+    if text[start - 1 : start] in _CURRENCIES:
+        start -= 1
+        sign = text[start]
+    elif match := _SIGN_AFTER.match(text, end):
+        end, sign = match.end(), match[1]
+    else:
+        return None
+    names = _CURRENCIES.get(sign, ())
+    written = [f"{form} {name}" for form in forms for name in (sign, *names)]
+    written += [f"{form}{sign}" for form in forms]
+    written += [f"{sign}{form}" for form in forms if names]
+    return Kept(start, end, "number", tuple(written))
 
 
 def _is_number(token: str) -> bool:
