@@ -394,7 +394,6 @@ def test_a_decoder_alone_is_refused(run: Run, bpe: Tokenizer, form: str) -> None
     assert not Path("out").exists()
 
 
-
 @pytest.mark.parametrize("form", ["ctranslate2", "huggingface"])
 def test_an_imported_model_is_not_exported(run: Run, bpe: Tokenizer, form: str) -> None:
     imported = MarianTransformer("relu", vocab_size=300, N=1, d_model=32, d_ff=64, h=4)
