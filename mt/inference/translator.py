@@ -365,8 +365,8 @@ class Translator:
     def join(self, line: str, outputs: Sequence[Output]) -> Translation:
         """The translation of a line from those of its inputs; without any it stays as it is."""
         if not outputs:
-            (ids,) = self.tokenizer.encode([line])
-            text = " ".join(line.split()) if ids else ""
+            is_blank = not any(c.isprintable() and not c.isspace() for c in line)
+            text = "" if is_blank else " ".join(line.split())
             return Translation(line, text, 0.0, 0, ((text, 0.0),))
         n_best = []
         for hypotheses in zip(*(output.hypotheses for output in outputs), strict=False):

@@ -124,6 +124,7 @@ def is_finished(folder: Path, step: int) -> bool:
     """Whether the run has written its model of ``step`` and the scores of that model."""
     try:
         training = read_json(folder / "model" / "config.json")["training"]
-        return bool(training["steps"] == step and "validation perplexity" in training)
+        has_scores = any(name.startswith("validation ") for name in training)
+        return bool(training["steps"] == step and has_scores)
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -232,10 +232,16 @@ def write(folder: Path, jobs: list[Job]) -> None:
     atomic_write(folder / "sweep.md", f"# {folder.name}\n\n`{command}`\n\n{table(jobs)}\n")
 
 
+def _has_score(job: Job) -> bool:
+    """A model of text has perplexity and no BLEU, nor its signature."""
+    is_text = job.get("perplexity") is not None and "signature" in job and not job["signature"]
+    return job.get("sacreBLEU") is not None or is_text
+
+
 def outcome(job: Job) -> str:
     """How a job has ended, in words; an empty text when it has succeeded."""
     status = job["status"]
-    if status == 0 and job.get("perplexity") is None:  # max_steps was lowered to where it stopped
+    if status == 0 and not _has_score(job):  # max_steps was lowered to where it stopped
         return "no score: its last step was not validated"
     if status is None:
         return "unfinished"

@@ -67,7 +67,7 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     ("<w:r><w:t>One</w:t><w:br/><w:t>bear</w:t></w:r>", ["One<0/> bear"]),
     ("<w:r><w:t>One</w:t><w:br/><w:br/><w:t>two</w:t></w:r>", ["One", "two"]),
     ('<w:r><w:t>One</w:t><w:br w:type="page"/><w:t>two</w:t></w:r>', ["One", "two"]),
-    (run("1.") + "<w:r><w:tab/></w:r>" + run("Go", BOLD) + run(" home"), ["1.", "<0>Go</0> home"]),
+    (run("1.") + "<w:r><w:tab/></w:r>" + run("Go", BOLD) + run(" home"), ["<0>Go</0> home"]),
     # What stands at the ends gives no tags.
     ('<w:bookmarkStart w:id="0"/>' + run("Title") + '<w:bookmarkEnd w:id="0"/>', ["Title"]),
     (run("Title ") + '<w:r><w:footnoteReference w:id="2"/></w:r>', ["Title"]),

@@ -22,7 +22,9 @@ def test_every_item_of_the_2000_sentences_is_found(benchmark: ModuleType) -> Non
     assert len({case.source for case in cases}) > 1900
     for case in cases:
         found = [case.source[kept.start : kept.end] for kept in find_kept(case.source)]
-        assert found == [item.kept for item in case.items], case
+        assert len(found) == len(case.items), case
+        for text, item in zip(found, case.items, strict=True):  # with its currency or unit
+            assert item.kept in text, case
 
 
 def test_there_are_enough_frames(benchmark: ModuleType) -> None:

@@ -290,6 +290,7 @@ def test_the_defaults_are_the_papers() -> None:
         "beta2": 0.98,
         "eps": 1e-9,
         "lr_factor": 1.0,
+        "loss_on_source": False,
     }
     assert cfg["data"]["tokens_per_step"] == 25_000
     assert cfg["trainer"]["max_steps"] == 100_000

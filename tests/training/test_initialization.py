@@ -16,7 +16,7 @@ from train_helpers import PAIRS, ROOT, arguments, assert_same_weights, run, weig
 from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
 from mt.model.marian import MarianTransformer
-from mt.model.transformer import Transformer
+from mt.model.transformer import PAPER, Transformer
 from mt.training import initialization
 
 SHAPE = {"N": 2, "d_model": 24, "d_ff": 40, "h": 3, "P_drop": 0.3}  # not that of arguments()
@@ -62,6 +62,7 @@ def test_a_run_begins_with_the_weights_shape_and_pieces_of_a_model(
     kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
     assert kept.model == SHAPE | {
         "P_drop": 0.05, "d_k": 8, "learned_positions": None, "compile": False,
+        "architecture": "encoder_decoder", **PAPER,
     }  # fmt: skip
 
 

@@ -42,7 +42,8 @@ MEANT = {  # values of ODD that make sense
         name: [True]
         for name in (
             "data.clean.duplicates", "data.clean.empty", "data.clean.identical", "data.phrasebook",
-            "data.reader.phrasebook", "model.compile", "trainer.benchmark",
+            "data.reader.phrasebook", "model.compile", "model.scaled_scores",
+            "model.tied_embeddings", "trainer.benchmark",
             "trainer.detect_anomaly", "trainer.deterministic", "trainer.inference_mode",
             "trainer.sync_batchnorm", "tokenizer.byte_fallback", "tokenizer.split_digits",
         )
