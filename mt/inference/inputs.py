@@ -118,9 +118,12 @@ def add_terms(
     """
     if isinstance(terms, TermRules):
         for own in inputs:
-            if all(terms.leave_as_is(x.text) for x in own):
+            found = [terms.of(x.text) for x in own]
+            if all(own_terms.is_whole_text for own_terms in found):
                 own.clear()
-            own[:] = [x._replace(terms=encoder.encode(terms.of(x.text))) for x in own]
+                continue
+            pairs = zip(own, found, strict=True)
+            own[:] = [x._replace(terms=encoder.encode(own_terms)) for x, own_terms in pairs]
         return
     if len(terms) != len(inputs):
         raise ValueError(f"terms of {len(terms)} lines for {len(inputs)} sentences")

@@ -25,6 +25,7 @@ class Terms:
     required: tuple[tuple[str, ...], ...] = ()
     forbidden: tuple[str, ...] = ()
     stray: frozenset[str] = frozenset()  # signs that must not stand outside of what is required
+    is_whole_text: bool = False  # all words are kept as they are written
 
     def __post_init__(self) -> None:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
@@ -64,21 +65,16 @@ class TermRules:
         for start, end in taken:
             outside += text[position:start]
             position = end
+        outside += text[position:]
         # The model imitates the signs of placeholders where none is.
-        stray = SIGNS - set(outside + text[position:]) if kept else frozenset()
-        return Terms(tuple(required[:MOST_TERMS]), self.forbidden, frozenset(stray))
+        stray = SIGNS - set(outside) if kept else frozenset()
+        as_written = all(text[item.start : item.end] in item.forms for item in kept)
+        is_whole_text = self.keep and as_written and not any(map(str.isalpha, outside))
+        return Terms(tuple(required[:MOST_TERMS]), self.forbidden, stray, is_whole_text)
 
     def leave_as_is(self, text: str) -> bool:
         """Whether nothing is to be translated: all words are kept as they are written."""
-        if not self.keep:
-            return False
-        rest, position = "", 0
-        for item in find_kept(text, self.decimal):
-            if text[item.start : item.end] not in item.forms:
-                return False
-            rest += text[position : item.start]
-            position = item.end
-        return not any(map(str.isalpha, rest + text[position:]))
+        return self.of(text).is_whole_text
 
 
 class SearchTerms(NamedTuple):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The lower bound of every dependency in pyproject.toml, installed in one environment and tested.
 # PYTHON is the interpreter. TORCH replaces the bound of torch where its old wheels cannot be had,
-# as in TORCH=torch==2.13.0+cpu with PIP_FIND_LINKS naming the folder of that wheel.
+# as in TORCH=torch==2.13.0+cpu; uv's own settings say where that wheel is.
 # Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,7 +14,7 @@ python=$scratch/venv/bin/python
 options=(--resolution lowest-direct)
 if [[ -n ${TORCH:-} ]]; then
     echo "$TORCH" > "$scratch/override.txt"
-    options+=(--override "$scratch/override.txt" ${PIP_FIND_LINKS:+--find-links "$PIP_FIND_LINKS"})
+    options+=(--override "$scratch/override.txt")
 else
     options+=(--torch-backend cpu)
 fi
