@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"inference", "model", "data", "evaluation", "utils"},
     "serving": {"documents", "inference", "model", "data", "evaluation", "utils"},
     "inspection": {"inference", "model", "data", "evaluation", "utils"},
+    "corpora": {"inference", "model", "data", "evaluation", "utils"},
 }
-ENTRY_POINTS = {"train", "translate", "serve", "inspect", "evaluate", "import_marian"}
+ENTRY_POINTS = {"train", "translate", "serve", "inspect", "evaluate", "corpus", "import_marian"}
 PACKAGE_ITSELF = {"__init__", "_old_names"}
 
 # Library -> the only modules, or packages, that may import it.
@@ -44,7 +45,8 @@ CONFINED: dict[str, set[str]] = {
     "markdown_it": {"mt.documents"},
     "uvicorn": {"mt.serving"},
     "prometheus_client": {"mt.serving"},
-    "py3langid": {"mt.serving"},
+    "py3langid": {"mt.serving", "mt.corpora"},
+    "ray": {"mt.corpora"},
 }
 HEAVY = {*CONFINED, "sacrebleu", "sacremoses"}
 
@@ -147,6 +149,7 @@ def test_imports_have_no_circle_between_modules() -> None:
         ("mt.train", "import lightning as L", "lightning"),
         ("mt.serving.x", "from mt.export import parity", "mt.export.parity"),
         ("mt.inference.x", "import fastapi", "fastapi"),
+        ("mt.inference.x", "import ray.data", "ray"),
         ("mt.inference.x", "from mt.inspection import report", "mt.inspection.report"),
         ("mt.inspection.x", "from mt import inspect", "the entry point mt.inspect"),
     ],

@@ -1,6 +1,7 @@
 """Where sentence pairs come from: the phrasebook, files, or the Hugging Face hub."""
 
 import functools
+import glob
 import hashlib
 import itertools
 import json
@@ -8,15 +9,16 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import datasets
 import huggingface_hub
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mt.data import phrasebook
+from mt.data.parquet import first_line, open_parquet, read_parquet
 from mt.utils.checks import short_repr
 from mt.utils.json_io import parse_json
 from mt.utils.line_io import read_lines
@@ -85,7 +87,9 @@ class FileReader:
     - a .tsv file (.gz too). ``src`` and ``tgt`` name columns of its header line, or number them
       from 0 where it has none; quotes are ordinary text;
     - a .jsonl or .json file (.gz too) with one object a line, whose keys are ``src`` and ``tgt``;
-      a dot reaches into objects, as in translation.en.
+      a dot reaches into objects, as in translation.en;
+    - a .parquet file with the columns ``src`` and ``tgt``;
+    - a folder of such files of one format, or a pattern, as in pairs/*.jsonl.
     """
 
     train: str | list[str] | None = None
@@ -119,7 +123,9 @@ class FileReader:
         if file_format == "lines":
             pairs = _read_aligned(*paths)
         else:
-            pairs = self._read_tsv(*paths) if file_format == "tsv" else self._read_json(*paths)
+            formats = {"tsv": self._read_tsv, "json": self._read_json}
+            columns = partial(read_parquet, src=str(self.src), tgt=str(self.tgt))
+            pairs = itertools.chain.from_iterable(map(formats.get(file_format, columns), paths))
         return itertools.chain(pairs, *(reader.pairs(split) for reader in self._added(split)))
 
     def identity(self, split: str) -> list[Any]:
@@ -136,19 +142,25 @@ class FileReader:
         return [PhrasebookReader(str(self.src), str(self.tgt), parts)]
 
     def _locate(self, split: str) -> tuple[str, list[Path]]:
-        """The format of a split, "lines", "tsv" or "json", and its files, which exist."""
+        """The format of a split, "lines", "tsv", "json" or "parquet", and its files."""
         location = getattr(self, split)
         if location is None or not str(location).strip():
             raise ValueError(f"data.{split} is not set: name its files")
         if not isinstance(location, str):
             return "lines", _aligned(split, [_existing(str(path)) for path in location])
-        for suffix, file_format in ((".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
-            if location.removesuffix(".gz").endswith(suffix):
-                return file_format, [_existing(location)]
+        if paths := self._several(location):
+            formats = {_format_of(path.name) for path in paths}
+            if len(formats) > 1 or None in formats:
+                raise ValueError(
+                    f"data.{split}={location}: its files must all be .tsv, .jsonl or .parquet"
+                )
+            return str(*formats), paths
+        if file_format := _format_of(location):
+            return file_format, [_existing(location)]
         if Path(location).is_file():
             raise ValueError(
-                f"data.{split}={location}: neither .tsv nor .jsonl; of line-aligned files name "
-                "both, [SOURCE,TARGET], or what their names have in common"
+                f"data.{split}={location}: neither .tsv nor .jsonl nor .parquet; of line-aligned "
+                "files name both, [SOURCE,TARGET], or what their names have in common"
             )
         if isinstance(self.src, int) or isinstance(self.tgt, int):
             raise ValueError(
@@ -157,6 +169,20 @@ class FileReader:
             )
         prefixes = [f"{location}.{side}" for side in (self.src, self.tgt)]
         return "lines", _aligned(split, [_existing(prefix, f"{prefix}.gz") for prefix in prefixes])
+
+    def _several(self, location: str) -> list[Path]:
+        """The files of a folder or a pattern; none if it is neither, or a folder beside a prefix's
+        files.
+        """
+        folder = Path(location)
+        beside = (Path(f"{location}.{self.src}{end}") for end in ("", ".gz"))
+        if folder.is_dir() and not any(path.is_file() for path in beside):
+            paths = list(folder.iterdir())
+        elif "*" in location and not folder.exists():
+            paths = list(map(Path, glob.glob(location)))
+        else:
+            return []
+        return sorted(path for path in paths if path.is_file() and path.name[0] not in "._")
 
     def overlap(self) -> list[Path]:
         """The files of the validation split that are also files of the training split."""
@@ -254,13 +280,13 @@ class HubReader:
     def _column_batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Up to 1,000 rows at a time, as a list of values for each column."""
         if shards := self._mirror_shards(split):
-            self._check(datasets.Features.from_arrow_schema(_parquet(shards[0]).schema_arrow))
+            self._check(datasets.Features.from_arrow_schema(open_parquet(shards[0]).schema_arrow))
             for shard in shards:
                 try:
-                    for rows in _parquet(shard).iter_batches(batch_size=1000):
+                    for rows in open_parquet(shard).iter_batches(batch_size=1000):
                         yield rows.to_pydict()
                 except (pa.ArrowException, OSError) as error:
-                    raise ValueError(f"{shard}: damaged: {_first_line(error)}") from None
+                    raise ValueError(f"{shard}: damaged: {first_line(error)}") from None
         else:
             dataset = self._load(split)
             self._check(dataset.features)
@@ -277,7 +303,7 @@ class HubReader:
             splits = " ".join(f"data.{name}=PREFIX" for name in needed)
             raise ConnectionError(
                 f"the data set {self.path!r} ({self.config}, {split}) could not be loaded: "
-                f"{problem or _first_line(error)}. For files of your own: data=files "
+                f"{problem or first_line(error)}. For files of your own: data=files "
                 f"{splits} (PREFIX.en, PREFIX.de); for a copy of the set: data.path=FOLDER; "
                 "for the built-in corpus: data=phrasebook"
             ) from None
@@ -291,13 +317,6 @@ class HubReader:
                 raise ValueError(f"{self.path}: no {side!r} among its columns {names}")
 
 
-def _parquet(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except pa.ArrowException as error:
-        raise ValueError(f"{path}: not a whole Parquet file: {_first_line(error)}") from None
-
-
 @functools.cache
 def _hub_problem(name: str) -> str:
     """Why the hub says nothing about a data set within HUB_TIMEOUT; empty when it answers."""
@@ -309,7 +328,7 @@ def _hub_problem(name: str) -> str:
             huggingface_hub.HfApi().dataset_info(name, timeout=HUB_TIMEOUT)
             problem = ""
         except Exception as error:
-            problem = f"the hub cannot be reached ({_first_line(error)})"
+            problem = f"the hub cannot be reached ({first_line(error)})"
 
     # In a thread, because the timeout does not cover the look-up of the host's name.
     thread = threading.Thread(target=ask, daemon=True)
@@ -318,8 +337,10 @@ def _hub_problem(name: str) -> str:
     return problem
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__
+def _format_of(name: str) -> str | None:
+    """The format of a file with whole pairs, by its name."""
+    formats = {".tsv": "tsv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+    return formats.get(Path(name.removesuffix(".gz")).suffix)
 
 
 def _stat(path: Path) -> tuple[str, int, int]:

@@ -264,7 +264,7 @@ def test_splits_have_one_form(corpus_folder: Path) -> None:
     with pytest.raises(ValueError, match=r"src=0 and data\.tgt=1 are its suffixes, not columns"):
         reader.identity("validation")
     reader = FileReader(train=str(corpus_folder / "train.en"))
-    with pytest.raises(ValueError, match=r"train\.en: neither \.tsv nor \.jsonl; .*SOURCE,TARGET"):
+    with pytest.raises(ValueError, match=r"train\.en: neither .* nor \.parquet; .*SOURCE,TARGET"):
         reader.identity("train")
 
 

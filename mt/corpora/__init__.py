@@ -1,0 +1,1 @@
+"""Corpora of any size, translated, scored or filtered block by block by the actors of Ray Data."""

@@ -1,0 +1,279 @@
+"""The files of a corpus: text, JSON lines and Parquet, here or wherever fsspec reaches.
+
+Ray's own readers hold a whole text file in memory, take U+2028 and the like for ends of lines, and
+fail as a whole for one bad row, so the actors read their blocks by these functions.
+"""
+
+import gzip
+import hashlib
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from mt.corpora.rows import Rows, rows_of_json, rows_of_lines
+from mt.utils.line_io import BLOCK_BYTES, MAX_LINE
+
+KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other names are text's
+COMPRESSIONS = (".gz", ".zst")
+BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowException)
+
+
+class Format(NamedTuple):
+    kind: str  # text, json or parquet
+    compression: str  # .gz, .zst or nothing
+
+
+class Block(NamedTuple):
+    """Neighbouring rows of a file, which are read, computed and written together."""
+
+    number: int  # of all blocks, from 0
+    path: str
+    first: int  # index of its first row in the file
+    rows: int
+    offset: int  # bytes before it in the file, unpacked; 0 in Parquet
+
+
+def format_of(path: str) -> Format:
+    """What the end of a name says. Raises ValueError for Parquet in another compression."""
+    stem, end = os.path.splitext(path.lower())
+    compression = end if end in COMPRESSIONS else ""
+    kind = KINDS.get(os.path.splitext(stem)[1] if compression else end, "text")
+    if kind == "parquet" and compression:
+        raise ValueError(f"{path}: Parquet is compressed inside: leave out {compression}")
+    return Format(kind, compression)
+
+
+def filesystem(path: str) -> tuple[Any, str]:
+    """fsspec's file system and the path in it. Raises ValueError for one that is not there."""
+    try:
+        fs, inner = fsspec.core.url_to_fs(path)
+    except (ImportError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return fs, inner
+
+
+def is_local(fs: Any) -> bool:
+    """Whether a file system is this machine's own, where files can be renamed and locked."""
+    return isinstance(fs, LocalFileSystem)
+
+
+def find(pattern: str) -> list[str]:
+    """The files that a name or a pattern such as 'part-*.parquet' means, sorted.
+
+    Raises FileNotFoundError when there are none.
+    """
+    fs, inner = filesystem(pattern)
+    if fs.isfile(inner):  # whatever marks its name has
+        paths = [inner]
+    else:
+        found = fs.ls(inner, detail=False) if fs.isdir(inner) else fs.glob(inner)
+        visible = (path for path in found if path.rsplit("/", 1)[-1][0] not in "._")
+        paths = sorted(path for path in visible if fs.isfile(path))
+    if not paths:
+        raise FileNotFoundError(f"no input: {pattern}")
+    return [fs.unstrip_protocol(p) if "://" in pattern else p for p in paths]
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Raise ValueError with the file's name for what its library says of a damaged one."""
+    try:
+        yield
+    except BROKEN as error:
+        raise ValueError(f"{path}: damaged: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise ValueError(f"{path}: damaged: {error}") from None  # Arrow's, of packed text
+
+
+@contextmanager
+def open_lines(path: str) -> Iterator[BinaryIO]:
+    """The unpacked bytes of a text or of JSON lines."""
+    fs, inner = filesystem(path)
+    compression = format_of(path).compression
+    with fs.open(inner, "rb") as packed:
+        if compression == ".gz":
+            with gzip.GzipFile(fileobj=packed) as stream:
+                yield stream  # type: ignore[misc]
+        elif compression == ".zst":
+            source = pa.PythonFile(packed, mode="r")
+            with io.BufferedReader(pa.CompressedInputStream(source, "zstd"), 2**20) as stream:
+                yield stream
+        else:
+            yield packed
+
+
+def read_line(stream: BinaryIO) -> tuple[bytes | None, int]:
+    """The next line, None if it is too long, and its bytes, 0 at the end of the file."""
+    line = stream.readline(MAX_LINE + 1)
+    size = len(line)
+    if size <= MAX_LINE:
+        return line, size
+    while line and not line.endswith(b"\n"):
+        line = stream.readline(MAX_LINE)
+        size += len(line)
+    return None, size
+
+
+class Contents(NamedTuple):
+    """What a file of the input has: its rows, the hash of its bytes, and its blocks."""
+
+    rows: int
+    sha256: str
+    blocks: list[Block]
+
+
+def survey(path: str, block_rows: int, first_number: int) -> Contents:
+    """Read a file once, to divide it into blocks that begin with ``first_number``.
+
+    A block of lines also ends when it has BLOCK_BYTES. Raises OSError when the file cannot be read,
+    ValueError when it is damaged.
+    """
+    with naming(path):
+        if format_of(path).kind == "parquet":
+            return _survey_parquet(path, block_rows, first_number)
+        return _survey_lines(path, block_rows, first_number)
+
+
+def _survey_lines(path: str, block_rows: int, number: int) -> Contents:
+    sha256 = hashlib.sha256()
+    blocks: list[Block] = []
+    first = rows = offset = start = 0
+    with open_lines(path) as stream:
+        while True:
+            line, size = read_line(stream)
+            rows, offset = rows + bool(size), offset + size
+            sha256.update(line if line is not None else b"%d" % size)
+            full = rows - first == block_rows or offset - start >= BLOCK_BYTES
+            if rows > first and (full or not size):
+                blocks.append(Block(number + len(blocks), path, first, rows - first, start))
+                first, start = rows, offset
+            if not size:
+                return Contents(rows, sha256.hexdigest(), blocks)
+
+
+def _survey_parquet(path: str, block_rows: int, number: int) -> Contents:
+    fs, inner = filesystem(path)
+    sha256 = hashlib.sha256()
+    with fs.open(inner, "rb") as stream:
+        rows = pq.ParquetFile(stream).metadata.num_rows
+        stream.seek(0)
+        while content := stream.read(2**20):
+            sha256.update(content)
+    starts = range(0, rows or 1, block_rows)  # a block without rows keeps the columns
+    sizes = [min(block_rows, rows - start) for start in starts]
+    blocks = [
+        Block(number + i, path, start, size, 0)
+        for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
+    return Contents(rows, sha256.hexdigest(), blocks)
+
+
+class BlockReader:
+    """Reads blocks. One that comes after the last one of its file is read on from there.
+
+    So an actor unpacks a compressed file once: nothing can jump in it.
+    """
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._position = 0
+        self._opened: Any = None
+        self._stream: BinaryIO = io.BytesIO()
+
+    def read(self, block: Block, column: str) -> Rows:
+        """The rows; the lines of a text are in ``column``. Raises ValueError if they are gone."""
+        with naming(block.path):
+            kind = format_of(block.path).kind
+            if kind == "parquet":
+                return _read_table(block)
+            lines = self._read_lines(block)
+        return rows_of_lines(lines, column) if kind == "text" else rows_of_json(lines)
+
+    def _read_lines(self, block: Block) -> list[bytes | None]:
+        self._move(block)
+        lines: list[bytes | None] = []
+        for _ in range(block.rows):
+            line, size = read_line(self._stream)
+            self._position += size
+            if not size:
+                raise ValueError(f"{block.path}: has become shorter")
+            lines.append(line)
+        if block.first == 0 and lines[0] is not None:
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
+        return lines
+
+    def _move(self, block: Block) -> None:
+        packed = bool(format_of(block.path).compression)
+        if self._path != block.path or (packed and self._position > block.offset):
+            self.close()
+            self._opened = open_lines(block.path)
+            self._stream = self._opened.__enter__()
+            self._path, self._position = block.path, 0
+        if not packed:
+            self._stream.seek(block.offset)
+        while packed and self._position < block.offset:
+            skipped = len(self._stream.read(min(2**20, block.offset - self._position)))
+            if not skipped:
+                raise ValueError(f"{block.path}: has become shorter")
+            self._position += skipped
+        self._position = block.offset
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.__exit__(None, None, None)
+        self._path, self._opened = "", None
+
+
+def _read_table(block: Block) -> Rows:
+    """The rows of a block, which may lie in several row groups; only these are read."""
+    fs, inner = filesystem(block.path)
+    with fs.open(inner, "rb") as stream:
+        file = pq.ParquetFile(stream)
+        groups: list[int] = []
+        before = end = 0
+        for group in range(file.metadata.num_row_groups):
+            start, end = end, end + file.metadata.row_group(group).num_rows
+            if start < block.first + block.rows and end > block.first:
+                before = before if groups else block.first - start
+                groups.append(group)
+        tables, wanted = [], block.rows
+        for batch in file.iter_batches(batch_size=4096, row_groups=groups):
+            part = batch.slice(min(before, batch.num_rows), wanted)
+            before -= min(before, batch.num_rows)
+            wanted -= part.num_rows
+            tables.append(part)
+            if not wanted:
+                break
+        return Rows(table=pa.Table.from_batches(tables, file.schema_arrow))
+
+
+def check_columns(path: str, columns: list[str]) -> None:
+    """ValueError unless the file has the columns; of JSON lines its first object must have them."""
+    with naming(path):
+        kind = format_of(path).kind
+        if kind == "text":
+            return
+        if kind == "parquet":
+            fs, inner = filesystem(path)
+            with fs.open(inner, "rb") as stream:
+                present = pq.ParquetFile(stream).schema_arrow.names
+        else:
+            with open_lines(path) as stream:
+                first = rows_of_json([read_line(stream)[0] or b"{}"])
+            present = list(first.records[0])
+            if first.bad or not present:  # a bad row, of which errors.jsonl will tell
+                return
+    for column in columns:
+        if column not in present:
+            shown = ", ".join(map(repr, present[:20]))
+            raise ValueError(f"{path}: no column {column!r}; it has {shown}")

@@ -1,0 +1,69 @@
+"""What scripts/benchmarks/corpus_cluster.py makes of its records, and that it goes on."""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from script_helpers import load_script
+
+
+def test_the_figures_follow_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script(monkeypatch, "corpus_cluster")
+    records = {
+        "one": {"seconds": 1000.0},
+        "tenth": {"peak_mib_of_actors": 500},
+        "whole": {"seconds": 1080.0, "peak_mib_of_actors": 510, "equal": True},
+        "killed": {"equal": False},
+    }
+    assert script.report(Namespace(threads=2, lines=200_000), records) == {
+        "overhead": 0.08,
+        "core_seconds_per_line": 0.0108,
+        "core_hours_of_100_million_lines": 300,
+        "growth_of_memory": 0.02,
+        "all_equal": False,
+    }
+
+
+def test_a_process_finds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script(monkeypatch, "corpus_cluster")
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert child.pid in script.descendants(os.getpid())
+        assert os.getppid() not in script.descendants(os.getpid())
+        assert script.actors(os.getpid()) == []
+        assert script.memory([child.pid]) > 0
+    finally:
+        child.communicate(b"\n")
+
+
+def test_steps_that_are_done_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = load_script(monkeypatch, "corpus_cluster")
+    (tmp_path / "in.en").write_text("One.\nTwo.\n")
+    ran: list[str] = []
+    for step in script.STEPS:
+        monkeypatch.setitem(
+            script.STEPS,
+            step,
+            lambda args, step=step: (
+                ran.append(step) or {"seconds": 1.0, "peak_mib_of_actors": 1, "equal": True}
+            ),
+        )
+    command = [
+        *("corpus_cluster.py", "--input", f"{tmp_path}/in.en", "--folder", f"{tmp_path}/work"),
+        *("--output", f"{tmp_path}/out.json"),
+    ]
+    monkeypatch.setattr(sys, "argv", [*command, "--lines", "2", "--steps", "one,whole"])
+    script.main()
+    monkeypatch.setattr(sys, "argv", [*command, "--lines", "2"])
+    script.main()
+    assert ran == ["one", "whole", "tenth", "cluster", "killed", "hostile"]
+    assert json.loads((tmp_path / "out.json").read_text())["all_equal"]
+    monkeypatch.setattr(sys, "argv", [*command, "--lines", "1"])
+    with pytest.raises(SystemExit, match="begun with other settings"):
+        script.main()
