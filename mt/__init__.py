@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mt.inference.translation import Translation
     from mt.inference.translator import Translator
 
+__version__ = "0.1.0"
+
 __all__ = ["SearchOptions", "Translation", "Translator"]
 
 _MODULES = {
