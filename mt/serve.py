@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()
     engine = make_engine(translator, limits, metrics)
-    draw = partial(draw_inspection, translator)
+    draw = partial(draw_inspection, translator) if translator.can_inspect else None
     app = create_app(engine, limits, keys, args.allow_origin, metrics, draw)
     signal.signal(signal.SIGINT, end)
     Server(app, bound, args.host, args.log_level).run()

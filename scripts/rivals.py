@@ -149,7 +149,7 @@ def equal_flops(jobs: Sequence[Job], costs: "Costs") -> Iterator[Job]:
 
 
 def train(args: argparse.Namespace, job: Job) -> None:
-    """Train the job's model, unless its run is complete. RuntimeError when that fails."""
+    """Train the job's model, unless its run is complete. ChildProcessError when that fails."""
     done = job.run / "rival.json"
     arguments = [
         *SETTINGS,
@@ -178,7 +178,7 @@ def train(args: argparse.Namespace, job: Job) -> None:
         ).returncode
     if status:
         last = (log.read_text().strip().splitlines() or [""])[-1]
-        raise RuntimeError(f"{log}: mt.train ended with status {status}: {last}")
+        raise ChildProcessError(f"{log}: mt.train ended with status {status}: {last}")
     seconds = time.perf_counter() - start  # of the last part, where it was interrupted
     atomic_write(done, json.dumps({"arguments": arguments, "seconds": round(seconds, 1)}))
 
@@ -211,7 +211,7 @@ def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
         "signature": score.signature,
         "perplexity": config["training"]["validation perplexity"],
         "parameters": translator.models[0].parameters,
-        "petaflops": round(job.steps * costs.of_a_step(job) / 1e15, 3),
+        "petaflops": float(f"{job.steps * costs.of_a_step(job) / 1e15:.4g}"),
         "train_seconds": log["seconds"],
         "curve": curves.get("val_nll", []),
     }
@@ -305,7 +305,7 @@ def render(rows: Sequence[dict[str, Any]]) -> str:
             (
                 row["title"], f"{row['bleu']:.2f}", f"{row['interval']:.2f}",
                 f"{row['least']:.2f}-{row['most']:.2f}", f"{row['perplexity']:.2f}",
-                f"{row['parameters']:,}", f"{row['petaflops']:.2f}",
+                f"{row['parameters']:,}", f"{row['petaflops']:.3g}",
                 f"{row['steps']:,}", f"{row['train_seconds']:,}",
             )
             for row in rows

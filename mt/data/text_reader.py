@@ -40,6 +40,11 @@ class TextReader:
         names = [str(path.resolve()) for path in self._files(split)]
         return ["text", [[n, s.st_size, s.st_mtime_ns] for n, s in zip(names, stats, strict=True)]]
 
+    def overlap(self) -> list[Path]:
+        """The files of the validation split that are also files of the training split."""
+        train = self._files("train")
+        return [f for f in self._files("validation") if any(f.samefile(other) for other in train)]
+
     def _files(self, split: str) -> list[Path]:
         value = getattr(self, split)
         names = [value] if isinstance(value, str) else value

@@ -93,10 +93,10 @@ class PromptState(State):
 
     def _prompt_mask(self, slots: int) -> Tensor:
         """[B, 1, slots] that shows the sources of these lengths, and nothing else."""
-        mask = self._self_cache.new_full((len(self.source_lengths), 1, slots), -torch.inf)
-        for row, length in zip(mask, self.source_lengths, strict=True):
-            row[:, :length] = 0
-        return mask
+        device = self._self_cache.device
+        lengths = torch.tensor(self.source_lengths, device=device)
+        hidden = torch.arange(slots, device=device) >= lengths[:, None, None]
+        return self._self_cache.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
 
     def _view_sources(self) -> None:
         """There is nothing but the cache."""

@@ -265,6 +265,12 @@ class Translator:
         self._warn_of_unlearned_positions([self._last_position(source, hypotheses[0])])
         return self.join(text, [Output(source, hypotheses, None)])
 
+    @property
+    def can_inspect(self) -> bool:
+        """Whether ``inspect`` knows the model: one encoder-decoder with post-LN."""
+        model, *others = self.models
+        return not others and isinstance(model, InferenceModel) and not model.is_pre
+
     def inspect(
         self,
         sentence: str,
@@ -284,7 +290,7 @@ class Translator:
         from mt.inference.inspection import inspect  # those who translate do not wait for it
 
         options = replace(options or self.options, **settings)
-        if not isinstance(self.models[0], InferenceModel) or self.models[0].is_pre:
+        if not self.can_inspect:
             raise ValueError(
                 "only an encoder-decoder with post-LN can be inspected: see docs/rivals.md"
             )

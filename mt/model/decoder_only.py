@@ -61,11 +61,13 @@ class DecoderOnly(Stacks):
         """
         joined = join(src, tgt)
         states = self.joined_states(joined.packed)
-        ends = torch.zeros(src.tokens, dtype=torch.bool, device=states.device)
-        ends[(src.rows < src.tokens).sum(dim=1).cumsum(dim=0) - 1] = True
-        not_last, not_first = ~ends, src.positions[: src.tokens] > 0
-        rows = torch.cat([joined.sources[not_last], joined.targets])
-        return states[rows], torch.cat([src.ids[: src.tokens][not_first], labels])
+        lengths = (src.rows < src.tokens).sum(dim=1)
+        sentences = torch.arange(len(lengths), device=states.device)
+        kept = src.tokens - len(lengths)  # all tokens but the last of each source
+        before = torch.arange(kept, device=states.device)
+        before += sentences.repeat_interleave(lengths - 1, output_size=kept)
+        rows = torch.cat([joined.sources[before], joined.targets])
+        return states[rows], torch.cat([src.ids[before + 1], labels])
 
 
 class Joined(NamedTuple):

@@ -77,7 +77,7 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     reader = config.data.reader
     for split in ("train", "validation"):
         reader.identity(split)  # raises an error where its files are missing
-    if isinstance(reader, FileReader) and (same := reader.overlap()):
+    if isinstance(reader, FileReader | TextReader) and (same := reader.overlap()):
         log.warning(f"validation reads the training file {same[0]}: its scores will be too good")
 
     checkpoints = CheckpointCallback(
