@@ -85,7 +85,7 @@ SETTINGS = [
     ("data=wmt15", r"data=wmt15: conf/data has no such file; it has files, multi30k, phrasebook"),
     (
         "experiment=quickstrat",
-        r"experiment=quickstrat: .*; it has bundled, everyday, multi30k, quickstart",
+        r"experiment=quickstrat: .*; it has everyday, multi30k, quickstart, tatoeba",
     ),
     ("modle.N=6", r"modle.N is no setting; did you mean model.N\?"),
     ("model.layers=6", r"model.layers is no setting; --cfg job prints all settings"),
