@@ -20,6 +20,7 @@ Translate = Callable[[list[list[int]], int, int], list[int]]
 class Setup(NamedTuple):
     threads: int
     scratch: Path  # keeps converted models for the next round
+    device: str = "cpu"  # or cuda
 
 
 def build_mt(
@@ -34,7 +35,7 @@ def build_mt(
     from mt.inference.options import SearchOptions
     from mt.model.transformer import Transformer
 
-    model = Transformer(size.vocabulary, **size.of_mt()).eval()
+    model = Transformer(size.vocabulary, **size.of_mt()).eval().to(setup.device)
     inference_model = InferenceModel(model, precision)
     parts = setup.threads if workers else 1
     pool = ThreadPoolExecutor(parts, initializer=partial(torch.set_num_threads, 1))
@@ -44,7 +45,7 @@ def build_mt(
         options = SearchOptions(beam_size=beam, min_length=length - 1, max_length=length - 1)
 
         def lengths(rows: list[list[int]]) -> list[int]:
-            beams = search(inference_model, padded(rows, EOS, PAD), options)
+            beams = search(inference_model, padded(rows, EOS, PAD).to(setup.device), options)
             return [len(hypotheses[0].ids) + 1 for hypotheses in beams]
 
         if not workers:
@@ -65,15 +66,18 @@ def generate(model: Any, sources: list[list[int]], **options: Any) -> Any:
     """transformers' search; returns ids [B, T] without bos."""
     import torch
 
-    src = padded(sources, EOS, PAD)
+    src = padded(sources, EOS, PAD).to(model.device)
     with torch.inference_mode():
         mask = (src != PAD).long()
         return model.generate(input_ids=src, attention_mask=mask, do_sample=False, **options)[:, 1:]
 
 
-def build_transformers(size: Size, setup: Setup) -> Translate:
+def build_transformers(size: Size, setup: Setup, precision: str = "float32") -> Translate:
+    import torch
+
     model = models.marian(size)
     ban_specials(model)
+    model.to(setup.device, getattr(torch, precision))
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
         limits = {"min_new_tokens": length, "max_new_tokens": length}
@@ -107,13 +111,15 @@ def convert_marian(model: Any, folder: Path) -> None:
     partial_folder.rename(folder)
 
 
-def open_ctranslate2(folder: Path, threads: int, compute_type: str, layout: str) -> Any:
+def open_ctranslate2(
+    folder: Path, threads: int, compute_type: str, layout: str, device: str = "cpu"
+) -> Any:
     import ctranslate2
 
     inter, intra = (threads if n == "N" else int(n) for n in layout.split("x"))
     return ctranslate2.Translator(
         str(folder),
-        device="cpu",
+        device=device,
         compute_type=compute_type,
         inter_threads=inter,
         intra_threads=intra,
@@ -124,7 +130,7 @@ def build_ctranslate2(size: Size, setup: Setup, compute_type: str, layout: str) 
     folder = setup.scratch / f"ctranslate2-{size.d_model}-{size.vocabulary}"
     if not folder.exists():
         convert_marian(models.marian(size), folder)
-    translator = open_ctranslate2(folder, setup.threads, compute_type, layout)
+    translator = open_ctranslate2(folder, setup.threads, compute_type, layout, setup.device)
     workers = setup.threads if layout.startswith("N") else 1
 
     def translate(sources: list[list[int]], length: int, beam: int) -> list[int]:
@@ -242,21 +248,32 @@ class Engine(NamedTuple):
     toolkit: str  # its interpreter runs the engine: NAME in --python
     build: Callable[..., Any]
     min_batch: int = 1
+    devices: tuple[str, ...] = ("cpu",)
 
 
-def ctranslate2_engine(build: Callable[..., Any], compute_type: str, layout: str) -> Engine:
+BOTH = ("cpu", "cuda")
+
+
+def ctranslate2_engine(
+    build: Callable[..., Any], compute_type: str, layout: str, *devices: str
+) -> Engine:
     build = partial(build, compute_type=compute_type, layout=layout)
-    return Engine("ctranslate2", build, min_batch=2 if layout.startswith("N") else 1)
+    least = 2 if layout.startswith("N") else 1
+    return Engine("ctranslate2", build, least, devices or ("cpu",))
 
 
 _ctranslate2 = partial(ctranslate2_engine, build_ctranslate2)
 ENGINES = {
-    "mt-float32": Engine("mt", build_mt),
-    "mt-bfloat16": Engine("mt", partial(build_mt, precision="bfloat16")),
+    "mt-float32": Engine("mt", build_mt, devices=BOTH),
+    "mt-bfloat16": Engine("mt", partial(build_mt, precision="bfloat16"), devices=BOTH),
     "mt-int8": Engine("mt", partial(build_mt, precision="int8")),
     "mt-workers": Engine("mt", partial(build_mt, workers=True), min_batch=2),
-    "transformers": Engine("transformers", build_transformers),
-    REFERENCE: _ctranslate2("float32", "1xN"),
+    "transformers": Engine("transformers", build_transformers, devices=BOTH),
+    "transformers-bfloat16": Engine(
+        "transformers", partial(build_transformers, precision="bfloat16"), devices=("cuda",)
+    ),
+    REFERENCE: _ctranslate2("float32", "1xN", *BOTH),
+    "ctranslate2-float16": _ctranslate2("float16", "1x1", "cuda"),
     "ctranslate2-int8-1x1": _ctranslate2("int8", "1x1"),
     "ctranslate2-int8-1xN": _ctranslate2("int8", "1xN"),
     "ctranslate2-int8-Nx1": _ctranslate2("int8", "Nx1"),

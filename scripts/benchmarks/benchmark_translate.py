@@ -2,6 +2,7 @@
 
 python scripts/benchmarks/benchmark_translate.py --output results/translate.json \\
     --picture translate.png --python transformers=PATH --python ctranslate2=PATH ...
+python scripts/benchmarks/benchmark_translate.py --device cuda --sizes base,big --batches 1,64,300
 
 Measures output tokens a second of the best hypothesis: greedy and beam 4, one sentence and 64 at
 a time, on random weights of two sizes and random sentences, without loading, tokenization or text.
@@ -22,8 +23,9 @@ import benchmarking
 import reporting
 
 # Other toolkits' interpreters run this file too: its top imports the standard library only.
-from benchmark_engines import ENGINES, REFERENCE, TOOLKITS, Setup
-from benchmark_models import FIRST_WORD, PACKAGES, SIZES
+from benchmark_engines import BOTH, ENGINES, REFERENCE, TOOLKITS, Setup
+from benchmark_models import FIRST_WORD, PACKAGES
+from benchmark_work import SIZES
 from benchmarking import Meter, Rounds, Sample, emit, names, numbers
 from reporting import Row, cell, group_by, ratio
 
@@ -126,7 +128,7 @@ def measure(args: argparse.Namespace, engines: Sequence[str], scratch: str) -> R
     for number in range(1, args.rounds + 1):
         for name in [name for name in engines if todo[name]]:
             options = ["--cases", json.dumps(todo[name]), "--seconds", args.seconds]
-            options += ["--scratch", scratch]
+            options += ["--scratch", scratch, "--device", args.device]
             samples, failed = rounds.run(number, name, ENGINES[name].toolkit, options)
             if name in rounds.skipped or (failed and not samples):
                 todo[name] = []
@@ -137,6 +139,7 @@ def measure(args: argparse.Namespace, engines: Sequence[str], scratch: str) -> R
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = benchmarking.new_parser(__doc__)
+    parser.add_argument("--device", choices=BOTH, default="cpu")
     parser.add_argument("--sizes", type=names, default=["small", "base"])
     parser.add_argument("--beams", type=numbers, default=[1, 4])
     parser.add_argument("--batches", type=numbers, default=[1, 64])
@@ -158,16 +161,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         packages = PACKAGES[ENGINES[args.worker].toolkit]
         if benchmarking.start_worker(packages, TOOLKITS, args.threads):
             cases = [Case(*case) for case in args.cases]
-            setup = Setup(args.threads, args.scratch)
+            setup = Setup(args.threads, args.scratch, args.device)
             for sample in work(args.worker, cases, setup, args.seconds):
                 emit(sample)
         return 0
     wanted = args.peers or list(ENGINES)
-    engines = [name for name, e in ENGINES.items() if name in wanted or e.toolkit in wanted]
+    chosen = (name for name, e in ENGINES.items() if name in wanted or e.toolkit in wanted)
+    engines = [name for name in chosen if args.device in ENGINES[name].devices]
     with tempfile.TemporaryDirectory(prefix="benchmark") as scratch:
         rounds = measure(args, engines, scratch)
     results = summarise(rounds.samples)
-    settings = {key: getattr(args, key) for key in ("threads", "rounds", "seconds")}
+    settings = {key: getattr(args, key) for key in ("device", "threads", "rounds", "seconds")}
     outcome = {**rounds.facts(), "results": results, "samples": rounds.samples}
     reporting.write_report(args.output, reporting.new_report(**settings, **outcome))
     reporting.draw_bars(results, title, "output tokens per second", args.picture)

@@ -368,6 +368,7 @@ def test_int8_is_refused_away_from_the_cpu():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_gpu_translates_as_the_cpu_does(precision, beam_size):

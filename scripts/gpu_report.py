@@ -1,0 +1,282 @@
+"""What has to be shown on a GPU, in steps of less than ten minutes, most worth first.
+
+python scripts/gpu_report.py --folder WORK --output results/gpu.json
+python scripts/gpu_report.py --folder WORK --output results/gpu.json --steps tests,train-base
+python scripts/gpu_report.py --folder WORK --dry-run     # tiny numbers, on the CPU
+
+Each step leaves WORK/STEP.json and WORK/STEP.log, and is not run again while its record is there. A
+step that fails leaves its last line in the record, and the others go on; --again repeats these.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mt.utils import console
+
+SCRIPTS = Path(__file__).resolve().parent
+BENCHMARKS = SCRIPTS / "benchmarks"
+# Gloo, because NCCL refuses two ranks on one GPU.
+TWO_RANKS = """
+import runpy
+import pytorch_lightning.strategies.ddp as ddp
+ddp._get_default_process_group_backend_for_device = lambda device: "gloo"
+runpy.run_module("mt.train", run_name="__main__")
+"""
+PYTHON = (sys.executable,)
+Record = dict[str, Any]
+
+
+class StepFailed(Exception):
+    """A program of a step has failed; the message is its last line."""
+
+
+class Report(NamedTuple):
+    """Where the steps run, and on what."""
+
+    folder: Path
+    dry_run: bool
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self.dry_run else "cuda"
+
+    @property
+    def accelerator(self) -> str:
+        return "cpu" if self.dry_run else "gpu"
+
+    def start(self, step: str, command: list[Any], **variables: str) -> "subprocess.Popen[bytes]":
+        with (self.folder / f"{step}.log").open("ab") as log:
+            return subprocess.Popen(
+                list(map(str, command)),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+                cwd=SCRIPTS.parent,
+            )
+
+    def run(self, step: str, command: list[Any], **variables: str) -> None:
+        self.wait(step, [self.start(step, command, **variables)])
+
+    def wait(self, step: str, programs: list["subprocess.Popen[bytes]"]) -> None:
+        statuses = [program.wait() for program in programs]
+        if any(statuses):
+            lines = (self.folder / f"{step}.log").read_text("utf-8", "replace").split("\n")
+            raise StepFailed(next((line for line in reversed(lines) if line.strip()), "no output"))
+
+    def train(self, step: str, name: str, steps: int, *settings: str, **variables: str) -> Path:
+        """Train the quick start's model for some updates; returns the run's directory."""
+        run_dir = self.folder / step / name
+        self.run(step, [*PYTHON, "-m", "mt.train", *self.training(run_dir, steps, *settings)],
+            **variables)  # fmt: skip
+        return run_dir
+
+    def training(self, run_dir: Path, steps: int, *settings: str) -> list[str]:
+        """Settings without dropout, whose random numbers are not those of another device."""
+        return [
+            "experiment=quickstart", "model.P_drop=0", "trainer.log_every_n_steps=1",
+            "trainer.devices=1", f"trainer.accelerator={self.accelerator}",
+            "trainer.precision=32-true", f"trainer.max_steps={steps}", "data.noise=0",
+            f"data.cache_dir={self.folder / 'cache'}", f"hydra.run.dir={run_dir}", *settings,
+        ]  # fmt: skip
+
+
+def losses(run_dir: Path) -> list[float]:
+    """The training loss of each update."""
+    rows: dict[int, float] = {}
+    for file in sorted(run_dir.glob("logs/*/metrics.csv")):
+        with file.open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                if row.get("train_loss"):
+                    rows[int(row["step"])] = float(row["train_loss"])
+    return [rows[step] for step in sorted(rows)]
+
+
+def difference(one: list[float], other: list[float]) -> float:
+    """The largest relative difference of two sequences of losses."""
+    if len(one) != len(other) or not one:
+        raise StepFailed(f"{len(one)} losses and {len(other)}")
+    return max(abs(a - b) / abs(a) for a, b in zip(one, other, strict=True))
+
+
+# Steps
+
+
+def tests(report: Report) -> Record:
+    """The tests marked gpu; where there is none, they are skipped."""
+    results = report.folder / "tests.xml"
+    results.unlink(missing_ok=True)
+    command = [*PYTHON, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "tests"]
+    program = report.start("tests", [*command, f"--junitxml={results}"])
+    program.wait()
+    if not results.exists():
+        report.wait("tests", [program])
+    suite = next(ET.parse(results).getroot().iter("testsuite"))
+    found = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+    failed = [
+        case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None
+    ]
+    return {**found, "failed": failed}
+
+
+def learning(report: Report) -> Record:
+    """Losses of a training here, of the same one on the CPU, and in bf16."""
+    steps = 20 if report.dry_run else 500
+    cpu = losses(report.train("learning", "cpu", steps, "trainer.accelerator=cpu"))
+    here = losses(report.train("learning", "here", steps))
+    bf16 = losses(report.train("learning", "bf16", steps, "trainer.precision=bf16-mixed"))
+    few = len(cpu) // 10
+    return {
+        "steps": steps,
+        "largest relative difference, first tenth": difference(cpu[:few], here[:few]),
+        "largest relative difference": difference(cpu, here),
+        "mean of the last tenth": {
+            name: sum(values[-few:]) / few
+            for name, values in (("cpu", cpu), ("here", here), ("here, bf16", bf16))
+        },
+    }
+
+
+def resume(report: Report) -> Record:
+    """Whether a run that was stopped ends with the weights of one that was not, bit for bit."""
+    steps = 6 if report.dry_run else 60
+    settings = "trainer.deterministic=true", "checkpoint_every=2", "model.P_drop=0.1"
+    variables = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    whole = report.train("resume", "whole", steps, *settings, **variables)
+    report.train("resume", "parts", steps // 2, *settings, **variables)
+    parts = report.train("resume", "parts", steps, *settings, "ckpt=last", **variables)
+    both = ((run / "model" / "model.safetensors").read_bytes() for run in (whole, parts))
+    return {"equal bit for bit": len(set(both)) == 1, "losses": losses(whole) == losses(parts)}
+
+
+def ranks(report: Report) -> Record:
+    """Losses of DDP and FSDP with one rank, and of two ranks by gloo, beside a plain run's."""
+    steps = 5 if report.dry_run else 50
+    plain = losses(report.train("ranks", "plain", steps))
+    found: Record = {}
+    for strategy in ("ddp",) if report.dry_run else ("ddp", "fsdp"):
+        try:
+            own = losses(report.train("ranks", strategy, steps, f"trainer.strategy={strategy}"))
+            found[strategy] = {"largest relative difference": difference(plain, own)}
+        except StepFailed as error:
+            found[strategy] = {"failed": str(error)}
+    settings = report.training(report.folder / "ranks" / "two", steps, "trainer.strategy=ddp")
+    settings.append("trainer.num_nodes=2")
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533", "LOCAL_RANK": "0"}
+    shared |= {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "ranks"}  # as torchrun starts them
+    command = [*PYTHON, "-c", TWO_RANKS, *settings]
+    report.wait(
+        "ranks",
+        [report.start("ranks", command, RANK=n, GROUP_RANK=n, **shared) for n in ("0", "1")],
+    )
+    own = losses(report.folder / "ranks" / "two")
+    found["two ranks, gloo"] = {"largest relative difference": difference(plain, own)}
+    return found
+
+
+def train(size: str, report: Report) -> Record:
+    """Tokens a second of training steps, their share of the matrix rate, memory."""
+    output = report.folder / f"train-{size}.out.json"
+    options = ["--device", report.device, "--sizes", size, "--rounds", 2, "--output", output]
+    if report.dry_run:
+        options = ["--sizes", "tiny", "--rounds", 1, "--steps", 2, "--max-tokens", 200,
+            "--engines", "mt-float32", "--output", output]  # fmt: skip
+    report.run(f"train-{size}", [*PYTHON, BENCHMARKS / "benchmark_train.py", *options])
+    full = json.loads(output.read_text())
+    return {name: full[name] for name in ("versions", "skipped", "errors", "work", "results")}
+
+
+def translate(size: str, report: Report) -> Record:
+    """Output tokens a second of the search."""
+    output = report.folder / f"translate-{size}.out.json"
+    options = ["--device", report.device, "--sizes", size, "--batches", "1,64,300",
+        "--rounds", 2, "--output", output]  # fmt: skip
+    if report.dry_run:
+        options = ["--sizes", "tiny", "--beams", "1", "--batches", "2", "--rounds", 1,
+            "--seconds", 0.1, "--peers", "mt-float32", "--output", output]  # fmt: skip
+    report.run(f"translate-{size}", [*PYTHON, BENCHMARKS / "benchmark_translate.py", *options])
+    full = json.loads(output.read_text())
+    return {name: full[name] for name in ("versions", "skipped", "errors", "results")}
+
+
+STEPS: dict[str, Callable[[Report], Record]] = {
+    "tests": tests,
+    "learning": learning,
+    "resume": resume,
+    "train-base": partial(train, "base"),
+    "translate-base": partial(translate, "base"),
+    "train-big": partial(train, "big"),
+    "translate-big": partial(translate, "big"),
+    "ranks": ranks,
+}
+
+
+def machine() -> Record:
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {"gpu": gpu, "torch": torch.__version__, "cuda": torch.version.cuda}
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises ValueError for an unknown step, and where there is no GPU."""
+    if unknown := sorted(set(args.steps) - set(STEPS)):
+        raise ValueError(f"--steps: {unknown[0]!r} is none of {', '.join(STEPS)}")
+    here = machine()
+    if here["gpu"] == "none" and not args.dry_run:
+        raise ValueError("there is no GPU that torch can use: --dry-run tries the steps on the CPU")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    report = Report(args.folder.resolve(), args.dry_run)
+    records: dict[str, Record] = {}
+    for step, measure in STEPS.items():
+        file = args.folder / f"{step}.json"
+        known = json.loads(file.read_text()) if file.exists() else None
+        repeat = known is None or (args.again and "failed" in known)
+        if step in args.steps and repeat:
+            print(f"{step} ...", flush=True)
+            shutil.rmtree(args.folder / step, ignore_errors=True)  # of a try that failed
+            start = time.perf_counter()
+            try:
+                known = measure(report)
+            except StepFailed as error:
+                known = {"failed": re.sub(r"\x1b\[[0-9;]*m", "", str(error))[:500]}
+            known["seconds"] = round(time.perf_counter() - start, 1)
+            file.write_text(json.dumps(known))
+        if known is not None:
+            records[step] = known
+            print(f"{step}: {json.dumps(known)[:300]}", flush=True)
+    if args.output:
+        from mt.evaluation.report import write_json
+
+        date = time.strftime("%Y-%m-%d")
+        write_json(args.output, {"date": date, "machine": here, "steps": records})
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--folder", type=Path, required=True, help="for the files of the steps")
+    add("--output", type=Path, help="JSON file for all records")
+    add("--steps", type=lambda text: text.split(","), default=list(STEPS), metavar="NAME,NAME",
+        help=f"of {', '.join(STEPS)} (default: all)")  # fmt: skip
+    add("--again", action="store_true", help="repeat steps that have failed")
+    add("--dry-run", action="store_true", help="tiny numbers, on the CPU")
+    args = parser.parse_args(argv)
+    return console.exit_status("gpu_report", lambda: run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

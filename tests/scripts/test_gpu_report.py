@@ -1,0 +1,71 @@
+"""scripts/gpu_report.py: records that are kept, steps that fail, and what needs a GPU."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from script_helpers import load_script
+
+from mt.utils.json_io import read_json
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load_script(monkeypatch, "gpu_report")
+
+
+def test_a_step_is_kept_one_that_fails_leaves_its_last_line_and_can_be_repeated(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def works(report: object) -> dict[str, bool]:
+        calls.append("works")
+        return {"done": True}
+
+    def fails(report: object) -> dict[str, bool]:
+        calls.append("fails")
+        code = "print('first'); print('out of memory'); raise SystemExit(3)"
+        report.run("fails", [sys.executable, "-c", code])  # type: ignore[attr-defined]
+        return {}
+
+    monkeypatch.setattr(script, "STEPS", {"fails": fails, "works": works})
+    output = tmp_path / "gpu.json"
+    command = ["--folder", f"{tmp_path / 'work'}", "--dry-run", "--output", f"{output}"]
+    command += ["--steps", "fails,works"]
+    assert script.main(command) == 0
+    steps = read_json(output)["steps"]
+    assert steps["fails"]["failed"] == "out of memory"
+    assert steps["works"]["done"]
+    assert script.main(command) == 0
+    assert calls == ["fails", "works"]
+    assert script.main([*command, "--again"]) == 0
+    assert calls == ["fails", "works", "fails"]
+
+
+def test_losses_are_read_by_step_and_compared(script: ModuleType, tmp_path: Path) -> None:
+    for version, rows in enumerate(("0,2.0\n1,1.0\n1,\n", "1,1.5\n2,0.5\n")):
+        folder = tmp_path / "logs" / f"version_{version}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.csv").write_text(f"step,train_loss\n{rows}")
+    assert script.losses(tmp_path) == [2.0, 1.5, 0.5]  # a resumed run repeats its step 1
+    assert script.difference([2.0, 1.0], [2.0, 1.1]) == pytest.approx(0.1)
+    with pytest.raises(script.StepFailed, match="2 losses and 1"):
+        script.difference([2.0, 1.0], [2.0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "train-small", "--dry-run"], "'train-small' is none of tests, learning"),
+        ([], "no GPU that torch can use: --dry-run"),
+    ],
+)
+def test_what_cannot_run_is_refused(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], options: list[str], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert script.main(["--folder", f"{tmp_path}", *options]) == 2
+    assert message in capsys.readouterr().err
