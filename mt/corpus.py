@@ -70,9 +70,10 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         "or text with a row a line; the latter two also .gz or .zst")  # fmt: skip
     add("--output", required=True, metavar="FILE", help="file of such a format, or a folder, which "
         "has a file for each one of the input")  # fmt: skip
-    add("--overwrite", action="store_true", help="begin anew, and replace an output that is there")
+    add("--overwrite", action="store_true", help="replace an output that is there, and begin anew "
+        "where an interrupted run was another one")  # fmt: skip
     add("--max-errors", type=int, metavar="N", help="end at more than N bad rows (default 100); "
-        "those before are written to OUTPUT.errors.jsonl")  # fmt: skip
+        "OUTPUT.errors.jsonl has them")  # fmt: skip
 
 
 def add_pair(parser: argparse.ArgumentParser, target: str | None = "target") -> None:
@@ -95,24 +96,26 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("cluster").add_argument
-    add("--address", help="of a Ray cluster to join, such as auto or ray://HOST:10001 (default: "
-        "one of this machine's cores)")  # fmt: skip
+    add("--address", help="of a Ray cluster to join, such as auto or HOST:6379 (default: one of "
+        "this machine's cores)")  # fmt: skip
     add("--actors", type=int, help="processes (default: as many as have room)")
     add("--threads", type=int, help="CPU threads of an actor (default 4, or all if there are "
-        "fewer)")  # fmt: skip
+        "fewer; 1 for filter)")  # fmt: skip
     add("--block-rows", type=int, default=BLOCK, help="rows that an actor computes at once, and "
         "that are lost when it dies (default %(default)s)")  # fmt: skip
 
 
 def make_operation(args: argparse.Namespace) -> "Operation":
     """Raises OSError or ValueError for a model or a value that makes no sense."""
-    from mt.corpora.operations import Filter, Models, Score, Translate
-
     if args.command == "filter":
+        from mt.corpora.operations import Filter
+
         return Filter(
             args.source, args.target, args.min_score, args.min_length, args.max_length,
             args.max_ratio, args.source_language, args.target_language,
         )  # fmt: skip
+    from mt.corpora.models import Models, Score, Translate
+
     models = Models.find(args.model, args.device, args.precision)
     if args.command == "score":
         alpha = models.search_defaults.alpha if args.alpha is None else args.alpha
@@ -126,12 +129,11 @@ def make_operation(args: argparse.Namespace) -> "Operation":
     return Translate(models, source, target or source, options, args.split, args.batch_size)
 
 
-def run(args: argparse.Namespace) -> None:
+def run_command(args: argparse.Namespace) -> None:
     try:
         with console.exit_at_interrupt():
             from mt.corpora.actors import Actors
-            from mt.corpora.job import MOST_ERRORS
-            from mt.corpora.job import run as run_job
+            from mt.corpora.job import MOST_ERRORS, run_job
     except ImportError as error:
         hint = console.install_hint("ray")
         raise ValueError(f"Ray Data is not installed ({error}): {hint}") from None
@@ -168,13 +170,15 @@ def describe(summary: "Summary") -> str:
     parts += [f"{count:,} left out by {rule}" for rule, count in summary.dropped.most_common()]
     if summary.errors_file:
         parts.append(f"{summary.errors:,} bad: {summary.errors_file}")
+    if summary.warnings:
+        parts.append(f"{summary.warnings:,} warnings, the first: {summary.first_warning}")
     return "; ".join(parts)
 
 
 def main(argv: list[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     logging.basicConfig(format="mt.corpus: %(message)s", stream=sys.stderr)
-    return console.exit_status("mt.corpus", lambda: run(args))
+    return console.exit_status("mt.corpus", lambda: run_command(args))
 
 
 if __name__ == "__main__":

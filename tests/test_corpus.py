@@ -64,6 +64,10 @@ FILES = ("--input", "in.txt", "--output", "out.txt")
             ("score", "--input", "in.jsonl", "--output", "o.jsonl", "--source", "en"),
             "no column 'target'",
         ),
+        (("score", *FILES), "in.txt: a text is one column, not 'source', 'target': give .jsonl"),
+        (("filter", *FILES, "--min-score", "0"), "a text is one column, not 'text', 'score'"),
+        (("filter", *FILES, "--target", "de", "--max-ratio", "2"), "not 'text', 'de'"),
+        (("translate", *FILES[:3], "out.bz2"), "out.bz2: .bz2 is not supported, but text"),
         (("filter", *FILES), "nothing to filter by"),
         (("filter", *FILES, "--source-language", "xx"), "not a code that py3langid knows"),
         (("filter", *FILES, "--min-length", "x"), "invalid int value: 'x'"),
@@ -98,11 +102,11 @@ def test_without_ray(refuse: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 def test_what_a_run_tells() -> None:
     from mt.corpora.job import Summary
 
-    summary = Summary(10, 7, 4, 1, errors_file="o.errors.jsonl")
+    summary = Summary(10, 7, 4, 1, errors_file="o.errors.jsonl", warnings=3, first_warning="long")
     summary.dropped.update(min_score=2, bad=1)
     assert corpus.describe(summary) == (
         "7 of 10 rows written; 4 were done before; 2 left out by min_score; 1 left out by bad; "
-        "1 bad: o.errors.jsonl"
+        "1 bad: o.errors.jsonl; 3 warnings, the first: long"
     )
 
 
@@ -126,7 +130,7 @@ TINY = (
 def test_back_translation(
     run_module: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Train in reverse, translate German text, train on both: the page's own three commands."""
+    """Train in reverse, translate German text, filter, train on both: the page's own commands."""
     pytest.importorskip("ray")
     from train_helpers import PAIRS
 
@@ -136,13 +140,18 @@ def test_back_translation(
     write_lines(tmp_path / "validation.jsonl", records[300:320])
     (tmp_path / "mono").mkdir()
     text = "".join(f"{german}\n" for _, german in PAIRS[320:])
-    (tmp_path / "mono" / "news.de.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "mono" / "news.de.gz").write_bytes(gzip.compress(b"\xff\n" + text.encode()))
     programs = recipe()
-    assert [program for program, *_ in programs] == ["mt.train", "mt.corpus", "mt.train"]
+    assert [program for program, *_ in programs] == [
+        "mt.train", "mt.corpus", "mt.corpus", "mt.train"
+    ]  # fmt: skip
+    tiny = {"mt.train": TINY, "translate": ("--beam-size", "1", "--block-rows", "32"), "filter": ()}
     for program, *arguments in programs:
-        tiny = TINY if program == "mt.train" else ("--beam-size", "1", "--block-rows", "32")
-        done = run_module(program, *(a for a in arguments if "experiment" not in a), *tiny)
+        options = tiny[program if program == "mt.train" else arguments[0]]
+        done = run_module(program, *(a for a in arguments if "experiment" not in a), *options)
         assert done.code == 0, done.err
+    for errors in ("back.jsonl.errors.jsonl", "train/back.jsonl.errors.jsonl"):
+        assert json.loads((tmp_path / errors).read_text())["number"] == 1
     pairs = [json.loads(line) for line in (tmp_path / "train" / "back.jsonl").open()]
     assert [pair["de"] for pair in pairs] == [german for _, german in PAIRS[320:]]
     assert all(isinstance(pair["en"], str) for pair in pairs)

@@ -20,8 +20,6 @@ from mt.corpora.files import Block
 from mt.corpora.worker import Worker
 from mt.utils.checks import check_int
 
-MOST_THREADS = 4  # of an actor, unless the user says more
-
 
 @dataclass(frozen=True)
 class Actors:
@@ -29,8 +27,8 @@ class Actors:
 
     ``address`` is a running cluster's; None is a cluster of this machine, which ends with the
     block of ``connected``. ``threads`` None is as many as the smallest machine has, at most
-    MOST_THREADS; ``actors`` None is as many as the cluster has room for. An actor on a GPU has one
-    of its own: ``gpu`` None takes GPUs where there are some.
+    ``Operation.most_threads``; ``actors`` None is as many as the cluster has room for. An actor on
+    a GPU has one of its own: ``gpu`` None takes GPUs where there are some.
     """
 
     address: str | None = None
@@ -43,9 +41,12 @@ class Actors:
         check_int("threads", self.threads, optional=True)
 
     def __call__(self, worker: tuple[Any, ...], blocks: list[Block]) -> Generator[str, None, None]:
-        """The records of the blocks, as they come. Raises ValueError where no actor has room."""
-        with connected(self.address):
-            actors, threads, gpus = self._room()
+        """The records of the blocks, as they come.
+
+        Raises ValueError where no actor has room, and for what Ray reports.
+        """
+        with connected(self.address), one_line():
+            actors, threads, gpus = self._room(worker[0].most_threads)
             items = [{"block": json.dumps(block)} for block in blocks]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
@@ -59,16 +60,17 @@ class Actors:
             )
             dataset.context.enable_progress_bars = False
             dataset.context.print_on_execution_start = False
+            dataset.context.execution_no_progress_timeout_s = -1  # a block may take hours
             for row in dataset.iter_rows():
                 yield row["record"]
 
-    def _room(self) -> tuple[int, int, int]:
+    def _room(self, most_threads: int) -> tuple[int, int, int]:
         """Actors, the threads of each and its GPUs."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = [int(machine.get("CPU", 0)) for machine in machines]
         gpus = [int(machine.get("GPU", 0)) for machine in machines]
         on_gpu = any(gpus) if self.gpu is None else self.gpu
-        threads = self.threads or min([MOST_THREADS, *filter(None, cpus)])
+        threads = self.threads or min([most_threads, *filter(None, cpus)])
         room = [cpu // threads for cpu in cpus]
         if on_gpu:
             room = [min(pair) for pair in zip(room, gpus, strict=True)]
@@ -87,7 +89,7 @@ def connected(address: str | None) -> Iterator[None]:
     if ray.is_initialized():  # by the program that calls this; its cluster stays
         yield
         return
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised as well
     own = {"address": "local", "include_dashboard": False}
     try:
         ray.init(
@@ -102,3 +104,13 @@ def connected(address: str | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Turn what Ray raises, with the tracebacks of its processes, into a ValueError of one line."""
+    try:
+        yield
+    except (ray.exceptions.RayError, ray.data.exceptions.ExecutionTimeoutError) as error:
+        *_, reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"Ray: {reason.strip()}") from None

@@ -9,8 +9,10 @@ import hashlib
 import io
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any, BinaryIO, NamedTuple
 
 import fsspec
@@ -23,6 +25,8 @@ from mt.utils.line_io import BLOCK_BYTES, MAX_LINE
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other names are text's
 COMPRESSIONS = (".gz", ".zst")
+OTHERS = (".bz2", ".csv", ".tsv", ".xz", ".zip")  # no text with a row a line
+ERRORS = ".errors.jsonl"  # the end of the name of the file of bad rows
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowException)
 
 
@@ -42,10 +46,15 @@ class Block(NamedTuple):
 
 
 def format_of(path: str) -> Format:
-    """What the end of a name says. Raises ValueError for Parquet in another compression."""
+    """What the end of a name says. Raises ValueError for a format that is not read."""
     stem, end = os.path.splitext(path.lower())
     compression = end if end in COMPRESSIONS else ""
-    kind = KINDS.get(os.path.splitext(stem)[1] if compression else end, "text")
+    if compression:
+        end = os.path.splitext(stem)[1]
+    if end in OTHERS:
+        known = "text, .jsonl and .parquet, the former two also .gz or .zst"
+        raise ValueError(f"{path}: {end} is not supported, but {known}")
+    kind = KINDS.get(end, "text")
     if kind == "parquet" and compression:
         raise ValueError(f"{path}: Parquet is compressed inside: leave out {compression}")
     return Format(kind, compression)
@@ -75,11 +84,15 @@ def find(pattern: str) -> list[str]:
         paths = [inner]
     else:
         found = fs.ls(inner, detail=False) if fs.isdir(inner) else fs.glob(inner)
-        visible = (path for path in found if path.rsplit("/", 1)[-1][0] not in "._")
-        paths = sorted(path for path in visible if fs.isfile(path))
+        paths = sorted(path for path in found if _is_data(path) and fs.isfile(path))
     if not paths:
         raise FileNotFoundError(f"no input: {pattern}")
     return [fs.unstrip_protocol(p) if "://" in pattern else p for p in paths]
+
+
+def _is_data(path: str) -> bool:
+    name = path.rsplit("/", 1)[-1]  # of a folder on the web it is empty
+    return bool(name) and name[0] not in "._" and not name.endswith(ERRORS)
 
 
 @contextmanager
@@ -90,7 +103,7 @@ def naming(path: str) -> Iterator[None]:
     except BROKEN as error:
         raise ValueError(f"{path}: damaged: {str(error).splitlines()[0]}") from None
     except OSError as error:
-        if error.errno is not None:
+        if type(error) is not OSError or error.errno is not None:
             raise
         raise ValueError(f"{path}: damaged: {error}") from None  # Arrow's, of packed text
 
@@ -100,7 +113,8 @@ def open_lines(path: str) -> Iterator[BinaryIO]:
     """The unpacked bytes of a text or of JSON lines."""
     fs, inner = filesystem(path)
     compression = format_of(path).compression
-    with fs.open(inner, "rb") as packed:
+    # Files of a store have no readline with a limit.
+    with io.BufferedReader(fs.open(inner, "rb"), 2**20) as packed:
         if compression == ".gz":
             with gzip.GzipFile(fileobj=packed) as stream:
                 yield stream  # type: ignore[misc]
@@ -124,7 +138,7 @@ def read_line(stream: BinaryIO) -> tuple[bytes | None, int]:
     return None, size
 
 
-class Contents(NamedTuple):
+class Survey(NamedTuple):
     """What a file of the input has: its rows, the hash of its bytes, and its blocks."""
 
     rows: int
@@ -132,7 +146,7 @@ class Contents(NamedTuple):
     blocks: list[Block]
 
 
-def survey(path: str, block_rows: int, first_number: int) -> Contents:
+def survey(path: str, block_rows: int, first_number: int) -> Survey:
     """Read a file once, to divide it into blocks that begin with ``first_number``.
 
     A block of lines also ends when it has BLOCK_BYTES. Raises OSError when the file cannot be read,
@@ -144,7 +158,7 @@ def survey(path: str, block_rows: int, first_number: int) -> Contents:
         return _survey_lines(path, block_rows, first_number)
 
 
-def _survey_lines(path: str, block_rows: int, number: int) -> Contents:
+def _survey_lines(path: str, block_rows: int, number: int) -> Survey:
     sha256 = hashlib.sha256()
     blocks: list[Block] = []
     first = rows = offset = start = 0
@@ -158,10 +172,10 @@ def _survey_lines(path: str, block_rows: int, number: int) -> Contents:
                 blocks.append(Block(number + len(blocks), path, first, rows - first, start))
                 first, start = rows, offset
             if not size:
-                return Contents(rows, sha256.hexdigest(), blocks)
+                return Survey(rows, sha256.hexdigest(), blocks)
 
 
-def _survey_parquet(path: str, block_rows: int, number: int) -> Contents:
+def _survey_parquet(path: str, block_rows: int, number: int) -> Survey:
     fs, inner = filesystem(path)
     sha256 = hashlib.sha256()
     with fs.open(inner, "rb") as stream:
@@ -175,7 +189,7 @@ def _survey_parquet(path: str, block_rows: int, number: int) -> Contents:
         Block(number + i, path, start, size, 0)
         for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
-    return Contents(rows, sha256.hexdigest(), blocks)
+    return Survey(rows, sha256.hexdigest(), blocks)
 
 
 class BlockReader:
@@ -195,7 +209,7 @@ class BlockReader:
         with naming(block.path):
             kind = format_of(block.path).kind
             if kind == "parquet":
-                return _read_table(block)
+                return self._read_table(block)
             lines = self._read_lines(block)
         return rows_of_lines(lines, column) if kind == "text" else rows_of_json(lines)
 
@@ -215,10 +229,7 @@ class BlockReader:
     def _move(self, block: Block) -> None:
         packed = bool(format_of(block.path).compression)
         if self._path != block.path or (packed and self._position > block.offset):
-            self.close()
-            self._opened = open_lines(block.path)
-            self._stream = self._opened.__enter__()
-            self._path, self._position = block.path, 0
+            self._open(block.path, open_lines(block.path))
         if not packed:
             self._stream.seek(block.offset)
         while packed and self._position < block.offset:
@@ -228,33 +239,63 @@ class BlockReader:
             self._position += skipped
         self._position = block.offset
 
+    def _read_table(self, block: Block) -> Rows:
+        if self._path != block.path:
+            fs, inner = filesystem(block.path)
+            self._open(block.path, fs.open(inner, "rb"))
+            self._table = TableReader(self._stream)
+        return Rows(table=self._table.read(block.first, block.rows))
+
+    def _open(self, path: str, opened: Any) -> None:
+        self.close()
+        self._opened = opened
+        self._stream = opened.__enter__()
+        self._path, self._position = path, 0
+
     def close(self) -> None:
         if self._opened is not None:
             self._opened.__exit__(None, None, None)
         self._path, self._opened = "", None
 
 
-def _read_table(block: Block) -> Rows:
-    """The rows of a block, which may lie in several row groups; only these are read."""
-    fs, inner = filesystem(block.path)
-    with fs.open(inner, "rb") as stream:
-        file = pq.ParquetFile(stream)
-        groups: list[int] = []
-        before = end = 0
-        for group in range(file.metadata.num_row_groups):
-            start, end = end, end + file.metadata.row_group(group).num_rows
-            if start < block.first + block.rows and end > block.first:
-                before = before if groups else block.first - start
-                groups.append(group)
-        tables, wanted = [], block.rows
-        for batch in file.iter_batches(batch_size=4096, row_groups=groups):
-            part = batch.slice(min(before, batch.num_rows), wanted)
-            before -= min(before, batch.num_rows)
-            wanted -= part.num_rows
-            tables.append(part)
-            if not wanted:
+class TableReader:
+    """Reads rows of a Parquet file, by row groups. Rows that follow the last ones are read on."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Raises pyarrow.ArrowException for a damaged file."""
+        self._file = pq.ParquetFile(stream)
+        groups = range(self._file.metadata.num_row_groups)
+        sizes = (self._file.metadata.row_group(group).num_rows for group in groups)
+        self._starts = list(accumulate(sizes, initial=0))  # of the groups; the last one is the end
+        self._position = -1  # of the next row; none is read yet
+
+    def read(self, first: int, rows: int) -> pa.Table:
+        """The rows from the index ``first``; fewer where the file ends."""
+        group = max(0, bisect_right(self._starts, first, hi=len(self._starts) - 1) - 1)
+        if not self._starts[group] <= self._position <= first:
+            self._go_to(group)
+        self._take(first - self._position)
+        return pa.Table.from_batches(self._take(rows), self._file.schema_arrow)
+
+    def _go_to(self, group: int) -> None:
+        groups = list(range(group, len(self._starts) - 1))
+        self._batches = self._file.iter_batches(batch_size=4096, row_groups=groups)
+        self._batch: Any = None
+        self._position = self._starts[group]
+
+    def _take(self, rows: int) -> list[Any]:
+        taken = []
+        while rows:
+            if not self._batch:
+                self._batch = next(self._batches, None)
+            if self._batch is None:
                 break
-        return Rows(table=pa.Table.from_batches(tables, file.schema_arrow))
+            taken.append(self._batch.slice(0, rows))
+            size = len(taken[-1])
+            self._batch = self._batch.slice(size)
+            self._position += size
+            rows -= size
+        return taken
 
 
 def check_columns(path: str, columns: list[str]) -> None:
@@ -262,11 +303,16 @@ def check_columns(path: str, columns: list[str]) -> None:
     with naming(path):
         kind = format_of(path).kind
         if kind == "text":
+            if len(columns) > 1:
+                wanted = ", ".join(map(repr, columns))
+                raise ValueError(f"{path}: a text is one column, not {wanted}: give .jsonl")
             return
         if kind == "parquet":
             fs, inner = filesystem(path)
             with fs.open(inner, "rb") as stream:
                 present = pq.ParquetFile(stream).schema_arrow.names
+            if twice := [name for name in present if present.count(name) > 1]:
+                raise ValueError(f"{path}: has two columns {twice[0]!r}")
         else:
             with open_lines(path) as stream:
                 first = rows_of_json([read_line(stream)[0] or b"{}"])

@@ -23,7 +23,10 @@ Engine = Callable[[tuple[Any, ...], list[Block]], Generator[str, None, None]]
 
 @dataclass
 class Summary:
-    """What a run did. ``errors`` are the bad rows; ``dropped`` counts rows by the rule broken."""
+    """What a run did. ``errors`` are the bad rows; ``dropped`` counts rows by the rule broken.
+
+    ``warnings`` counts what the translators of the actors warned of.
+    """
 
     rows: int = 0  # of the input
     written: int = 0
@@ -31,15 +34,19 @@ class Summary:
     errors: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     errors_file: str | None = None
+    warnings: int = 0
+    first_warning: str = ""
 
     def add(self, part: Part) -> None:
         self.rows += part.rows_read
         self.written += part.rows
         self.errors += len(part.errors)
         self.dropped.update(part.dropped)
+        self.warnings += part.warnings
+        self.first_warning = self.first_warning or part.first_warning
 
 
-def run(
+def run_job(
     operation: Operation,
     inputs: str | Sequence[str],
     output: str,
@@ -57,7 +64,8 @@ def run(
     ``engine`` is ``mt.corpora.actors.Actors`` or another that computes blocks by a ``Worker``.
     ``on_begin`` gets the number of all rows, ``on_progress`` those that are done with a block. An
     interrupted run goes on where it stopped. Raises OSError or ValueError that says what is wrong,
-    also for more than ``max_errors`` bad rows; what is done is then kept.
+    also for more than ``max_errors`` bad rows; what is done is then kept. ``overwrite`` replaces
+    an output that is there, and begins anew where an interrupted run was another one.
     """
     check_int("block_rows", block_rows)
     check_int("max_errors", max_errors, 0)
@@ -81,7 +89,7 @@ def run(
         place.begin({**operation.identity, **rest})
         if on_begin is not None:
             on_begin(total)
-        worker = operation, place.folder, place.kind
+        worker = operation, place.parts_url, place.kind
         summary = Summary()
         parts = _compute(place, worker, blocks, engine, max_errors, on_progress, summary)
         if summary.rows != total or parts.keys() != set(range(len(blocks))):
@@ -111,10 +119,12 @@ def _compute(
         if on_progress is not None:
             on_progress(part.rows_read)
         if summary.errors > max_errors:
+            place.write_errors(parts)
             first = next(part.errors[0] for part in parts.values() if part.errors)
             raise ValueError(
                 f"{summary.errors:,} bad rows, more than --max-errors {max_errors:,}; one is "
-                f"{first['file']}, row {first['number']:,}: {first['reason']}"
+                f"{first['file']}, row {first['number']:,}: {first['reason']}; {place.errors} has "
+                "all that are known"
             )
 
     for part in place.kept_parts():

@@ -103,20 +103,31 @@ class Rows:
         return b"".join(_json_line(record) for record in records)
 
     def as_table(self) -> pa.Table:
-        """Raises ValueError where a column of JSON has values of several types."""
+        """A column of JSON whose values have no common type becomes text."""
         if self.table is not None:
             return self.table
         names = dict.fromkeys(name for record in self.records for name in record)
-        arrays = {}
-        for name in names:
-            try:
-                arrays[name] = pa.array([record.get(name) for record in self.records])
-            except (pa.ArrowException, OverflowError, UnicodeError) as error:
-                raise ValueError(
-                    f"the column {name!r} cannot be written as Parquet ({error}): name an "
-                    "--output that ends in .jsonl"
-                ) from None
-        return pa.table(arrays)
+        return pa.table({name: _array(self.values(name)) for name in names})
+
+
+def as_text(values: list[Any]) -> pa.Array:
+    """Texts as they are, other values as JSON."""
+    return pa.array(map(_utf8, values), pa.string())
+
+
+def _utf8(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "replace")  # half of a surrogate pair becomes "?"
+
+
+def _array(values: list[Any]) -> pa.Array:
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        return as_text(values)
+    return as_text(values) if "struct<>" in str(array.type) else array  # Parquet has no such type
 
 
 def rows_of_lines(lines: Sequence[bytes | None], column: str) -> Rows:

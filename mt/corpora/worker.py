@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import logging
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,7 +15,8 @@ import pyarrow.parquet as pq
 from mt.corpora.files import Block, BlockReader, filesystem, format_of, is_local
 from mt.corpora.operations import Compute, Operation
 from mt.corpora.rows import Rows
-from mt.utils.console import within_memory
+from mt.data.parquet import first_line
+from mt.utils.console import describe, within_memory
 from mt.utils.json_io import parse_json
 
 MOST_TRIES = 10  # of a block
@@ -27,6 +31,8 @@ class Part(NamedTuple):
     sha256: str
     errors: list[dict[str, Any]]
     dropped: dict[str, int]  # by the rule that left the rows out
+    warnings: int  # of the translator, which nobody sees in an actor
+    first_warning: str
 
 
 def part_path(folder: str, number: int) -> str:
@@ -64,8 +70,8 @@ class Worker:
 
         ``run`` is a name that all workers of a run have, by which they count the tries of a block.
         """
-        self.operation, self.folder, self.kind = operation, folder, kind
-        self.threads, self.run_name = threads, run
+        self.operation, self.kind, self.threads, self.run = operation, kind, threads, run
+        self.fs, self.folder = filesystem(folder)
         self.reader = BlockReader()
         self._compute: Compute | None = None
 
@@ -77,34 +83,39 @@ class Worker:
         """
         return {"record": [self._answer(block) for block in batch["block"]]}
 
-    def _answer(self, block: str) -> str:
+    def _answer(self, answered: str) -> str:
+        block = Block(*json.loads(answered))
         try:
-            return json.dumps(self.run(Block(*json.loads(block)))._asdict())
-        except (ValueError, OSError, MemoryError) as error:
-            return json.dumps({"failure": str(error) or type(error).__name__})
+            return json.dumps(self.make_part(block)._asdict())
+        except Exception as error:
+            if isinstance(error, ValueError | OSError) and not isinstance(error, pa.ArrowException):
+                failure = describe(error)
+            else:  # of a library, or a mistake of our own
+                failure = f"{_named(block)}: {type(error).__name__}: {first_line(error)}"
+            return json.dumps({"failure": failure})
 
-    def run(self, block: Block) -> Part:
+    def make_part(self, block: Block) -> Part:
         """Raises OSError or ValueError when it cannot be read, computed or written."""
-        fs, _ = filesystem(self.folder)
         record = record_path(self.folder, block.number)
-        if fs.exists(record):
-            return parse_record(fs.cat_file(record))
+        if self.fs.exists(record):
+            return parse_record(self.fs.cat_file(record))
         tries = self._count_try(block)
         rows = self.reader.read(block, self.operation.columns[0])
         size = len(rows)
         if size != block.rows:
             raise ValueError(f"{block.path}: has changed since the run began")
-        with within_memory("give fewer --threads or a smaller --batch-size"):
+        advice = "give fewer --threads or a smaller --batch-size"
+        with _warnings() as warnings, within_memory(advice):
             rows, dropped = self.compute(rows)
         content = self._content(rows, self.kind or format_of(block.path).kind)
         part = Part(
             block.number, size, len(rows), hashlib.sha256(content).hexdigest(),
-            _errors(block, rows), dict(dropped),
+            _errors(block, rows), dict(dropped), len(warnings), "".join(warnings[:1]),
         )  # fmt: skip
-        write_whole(part_path(self.folder, block.number), content)
-        write_whole(record, json.dumps(part._asdict()).encode())
-        if fs.exists(tries):
-            fs.rm_file(tries)
+        write_whole(self.fs, part_path(self.folder, block.number), content)
+        write_whole(self.fs, record, json.dumps(part._asdict()).encode())
+        if self.fs.exists(tries):
+            self.fs.rm_file(tries)
         return part
 
     def _count_try(self, block: Block) -> str:
@@ -112,25 +123,20 @@ class Worker:
 
         Raises ValueError for one try too many.
         """
-        path = f"{self.folder}/{block.number:08d}.tries.{self.run_name}"
-        fs, inner = filesystem(path)
-        tries = int(fs.cat_file(inner)) if fs.exists(inner) else 0
+        path = f"{self.folder}/{block.number:08d}.tries.{self.run}"
+        tries = int(self.fs.cat_file(path)) if self.fs.exists(path) else 0
         if tries == MOST_TRIES:
             raise ValueError(
-                f"{tries} actors died over rows {block.first + 1:,} to "
-                f"{block.first + block.rows:,} of {block.path}, probably of too little memory: "
+                f"{tries} actors died over {_named(block)}, probably of too little memory: "
                 "give fewer --actors or a smaller --batch-size"
             )
-        write_whole(path, b"%d" % (tries + 1))
-        return inner
+        write_whole(self.fs, path, b"%d" % (tries + 1))
+        return path
 
     @property
     def compute(self) -> Compute:
         """The operation, loaded when the first block comes: its errors are then an answer."""
         if self._compute is None:
-            import torch
-
-            torch.set_num_threads(self.threads)
             self._compute = self.operation.load(self.threads)
         return self._compute
 
@@ -144,18 +150,35 @@ class Worker:
         return sink.getvalue().to_pybytes()
 
 
-def write_whole(path: str, content: bytes) -> None:
+def write_whole(fs: Any, path: str, content: bytes) -> None:
     """Write a file under another name, then rename it; the name is its own, should two write."""
-    fs, inner = filesystem(path)
-    partial = f"{inner}.{uuid.uuid4().hex}"
-    if is_local(fs):
-        with open(partial, "xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, inner)
-    else:
-        fs.pipe_file(inner, content)  # an object of a store appears whole
+    if not is_local(fs):
+        fs.pipe_file(path, content)  # an object of a store appears whole
+        return
+    partial = f"{path}.{uuid.uuid4().hex}"
+    with open(partial, "xb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(partial, path)
+
+
+@contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """A list, which gets what ``mt`` warns of inside the block."""
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("mt")
+    logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
+
+
+def _named(block: Block) -> str:
+    return f"rows {block.first + 1:,} to {block.first + block.rows:,} of {block.path}"
 
 
 def _errors(block: Block, rows: Rows) -> list[dict[str, Any]]:

@@ -182,7 +182,7 @@ class FileReader:
             paths = list(map(Path, glob.glob(location)))
         else:
             return []
-        return sorted(path for path in paths if path.is_file() and path.name[0] not in "._")
+        return sorted(path for path in paths if path.is_file() and _is_data(path.name))
 
     def overlap(self) -> list[Path]:
         """The files of the validation split that are also files of the training split."""
@@ -335,6 +335,11 @@ def _hub_problem(name: str) -> str:
     thread.start()
     thread.join(HUB_TIMEOUT)
     return problem
+
+
+def _is_data(name: str) -> bool:
+    """Whether a file of a folder has pairs; mt.corpus writes its bad rows to *.errors.jsonl."""
+    return name[0] not in "._" and not name.endswith(".errors.jsonl")
 
 
 def _format_of(name: str) -> str | None:

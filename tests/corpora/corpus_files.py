@@ -42,6 +42,7 @@ NASTY = [
 
 def write(path: Path, records: list[dict[str, Any]]) -> Path:
     """Records in the format of the name; a text has the first column."""
+    path.parent.mkdir(exist_ok=True)
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(records), path, row_group_size=4)
         return path
@@ -78,7 +79,7 @@ def alone(worker: tuple[Any, ...], blocks: list[Block]) -> Generator[str, None, 
 
 def run(operation: Any, inputs: Any, output: Any, **options: Any) -> job.Summary:
     inputs = [str(path) for path in inputs] if isinstance(inputs, list) else str(inputs)
-    return job.run(operation, inputs, str(output), options.pop("engine", alone), **options)
+    return job.run_job(operation, inputs, str(output), options.pop("engine", alone), **options)
 
 
 @dataclass(frozen=True)

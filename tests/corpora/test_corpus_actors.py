@@ -1,5 +1,6 @@
 """Runs on Ray: the result of one process, whatever the actors and whichever of them die."""
 
+import importlib
 import json
 import os
 import re
@@ -7,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import PAIRS
@@ -15,12 +18,13 @@ from corpus_files import Deadly, Upper, own_token, read, run, start_ray, write
 
 from mt import corpus
 from mt.corpora.files import Block
-from mt.corpora.operations import Filter, Models, Score, Translate
+from mt.corpora.models import Models, Score, Translate
+from mt.corpora.operations import Filter, Operation
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 
 pytest.importorskip("ray")
-from mt.corpora.actors import Actors
+from mt.corpora.actors import Actors, ray
 
 LINES = [english for english, _ in PAIRS] * 2
 
@@ -126,7 +130,7 @@ def test_a_program_that_is_killed_goes_on(tmp_path: Path) -> None:
     program = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     partial = tmp_path / ".out.txt.partial"
     end = time.monotonic() + 200
-    while len(list(partial.glob("*[0-9].json"))) < 3:
+    while len(list(partial.glob("*/*[0-9].json"))) < 3:
         assert time.monotonic() < end
         assert program.poll() is None
         time.sleep(0.02)
@@ -134,7 +138,7 @@ def test_a_program_that_is_killed_goes_on(tmp_path: Path) -> None:
     program.wait()
     assert not (tmp_path / "out.txt").exists()
     time.sleep(2)  # its actor ends too, and may end its block
-    kept = len(list(partial.glob("*[0-9].json")))
+    kept = len(list(partial.glob("*/*[0-9].json")))
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     [told] = re.findall(r"288 of 288 rows written; (\d+) were done before", done.stderr)
@@ -159,9 +163,59 @@ def test_a_cluster_that_loses_a_node(tmp_path: Path) -> None:
     assert read(tmp_path / "out.txt") == [f"LINE {n}" for n in range(60)]
 
 
-def test_no_cluster_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
+@dataclass(frozen=True)
+class Unknown(Upper):
+    """Cannot be loaded where it travels to."""
 
+    def __reduce__(self) -> Any:
+        return importlib.import_module, ("no_such_module",)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_ray_reports_is_one_line(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.txt", [{"text": "x"}])
+    with pytest.raises(ValueError, match=r"^Ray: [^\n]*No module named 'no_such_module'$"):
+        run(Unknown(), source, tmp_path / "out.txt", engine=Actors(actors=1, threads=1))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ray_waits_for_a_block_however_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stalled(dataset: Any) -> Any:
+        timeout = dataset.context.execution_no_progress_timeout_s
+        raise ray.data.exceptions.ExecutionTimeoutError(f"no progress\nin {timeout} s")
+
+    monkeypatch.setattr(ray.data.Dataset, "iter_rows", stalled)
+    source = write(tmp_path / "in.txt", [{"text": "x"}])
+    with pytest.raises(ValueError, match=r"^Ray: in -1 s$"):
+        run(Upper(), source, tmp_path / "out.txt", engine=Actors(threads=1))
+
+
+@pytest.mark.parametrize(
+    ("operation", "threads"),
+    [(Upper(), 4), (Filter("text", min_length=1), 1)],
+)
+def test_threads_of_an_actor(
+    operation: Operation, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = {"Alive": True, "Resources": {"CPU": 8.0}}
+    monkeypatch.setattr(ray, "nodes", lambda: [machine])
+    assert Actors()._room(operation.most_threads) == (8 // threads, threads, 0)
+    assert Actors(threads=2)._room(operation.most_threads) == (4, 2, 0)
+
+
+def test_a_filter_needs_no_torch() -> None:
+    """In a process of its own, since this one has it."""
+    code = (
+        "import sys, mt.corpora.worker; from mt.corpora.operations import Filter; "
+        "from mt.corpora.rows import Rows; "
+        "Filter('a', min_length=1).load(1)(Rows([{'a': 'x'}])); sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_cluster_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)

@@ -3,12 +3,14 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any, ClassVar
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpus_files import FORMATS, NASTY, write
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from mt.corpora import files
 from mt.corpora.files import BlockReader, check_columns, find, format_of, survey
@@ -109,10 +111,11 @@ def test_a_damaged_file_is_named(suffix: str, tmp_path: Path) -> None:
 
 
 def test_files_that_a_pattern_means(tmp_path: Path) -> None:
-    for name in ("b.txt", "a.txt", "c.jsonl", ".hidden.txt", "_SUCCESS"):
+    for name in ("b.txt", "a.txt", "c.jsonl", ".hidden.txt", "_SUCCESS", "c.jsonl.errors.jsonl"):
         (tmp_path / name).touch()
     assert find(f"{tmp_path}/*.txt") == [f"{tmp_path}/a.txt", f"{tmp_path}/b.txt"]
     assert find(str(tmp_path)) == [f"{tmp_path}/{n}" for n in ("a.txt", "b.txt", "c.jsonl")]
+    assert find(f"{tmp_path}/*.jsonl") == [f"{tmp_path}/c.jsonl"]
     assert find(f"file://{tmp_path}/a.txt") == [f"file://{tmp_path}/a.txt"]
     with pytest.raises(FileNotFoundError, match="no input: "):
         find(f"{tmp_path}/*.parquet")
@@ -127,6 +130,82 @@ def test_a_file_elsewhere_is_read() -> None:
     assert BlockReader().read(block, "text").values("text") == ["one", "two"]
 
 
+class RangeFile(AbstractBufferedFile):
+    """As those of S3, GCS and HTTP: it gives ranges of bytes, and its readline takes no limit."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.fs.content[self.path][start:end]
+
+
+class Store(AbstractFileSystem):
+    """A store of objects, which lists a folder with a slash at its end."""
+
+    protocol = "ranges"
+    content: ClassVar[dict[str, bytes]] = {}
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> RangeFile:
+        return RangeFile(self, path, mode, size=len(self.content[path]), block_size=5)
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        if path not in self.content:
+            return {"name": path, "size": 0, "type": "directory"}
+        return {"name": path, "size": len(self.content[path]), "type": "file"}
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
+        found = [self.info(name) for name in [*self.content, "folder/"]]
+        return found if detail else [entry["name"] for entry in found]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_file_of_a_store_is_read(suffix: str, tmp_path: Path) -> None:
+    fsspec.register_implementation("ranges", Store, clobber=True)
+    records = [{"text": text} for text in NASTY]
+    Store.content = {f"x{suffix}": write(tmp_path / f"x{suffix}", records).read_bytes()}
+    assert find("ranges://") == [f"ranges://x{suffix}"]
+    check_columns(f"ranges://x{suffix}", ["text"])
+    blocks = survey(f"ranges://x{suffix}", 2, 0).blocks
+    reader = BlockReader()
+    assert [t for b in blocks for t in reader.read(b, "text").values("text")] == NASTY
+
+
+def test_a_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the reader of all blocks; one that reads some begins with their groups."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"text": [str(n) for n in range(60)]}), path, row_group_size=10)
+    begun = []
+
+    class Counting(pq.ParquetFile):  # type: ignore[misc]
+        def iter_batches(self, **options: Any) -> Any:
+            begun.append(options["row_groups"][0])
+            return super().iter_batches(**options)
+
+    monkeypatch.setattr(pq, "ParquetFile", Counting)
+    blocks = survey(str(path), 4, 0).blocks
+    for wanted, groups in ((blocks, [0]), (blocks[::5], [0, 2, 4]), (blocks[::-7], [5, 2, 0])):
+        begun.clear()
+        reader = BlockReader()
+        read = [reader.read(block, "text").values("text") for block in wanted]
+        assert read == [[str(block.first + i) for i in range(block.rows)] for block in wanted]
+        assert begun == groups
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (OSError("bad block"), ValueError, "^x: damaged: bad block$"),
+        (OSError(5, "Input/output error"), OSError, "Input/output error"),
+        (PermissionError("Forbidden"), PermissionError, "^Forbidden$"),  # of a store
+        (FileNotFoundError("no bucket"), FileNotFoundError, "^no bucket$"),
+        (TimeoutError("no answer"), TimeoutError, "^no answer$"),
+    ],
+)
+def test_only_what_is_damaged_is_called_so(
+    error: OSError, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message), files.naming("x"):
+        raise error
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_a_column_must_be_there(suffix: str, tmp_path: Path) -> None:
     path = str(write(tmp_path / f"x{suffix}", [{"en": "Hello."}]))
@@ -135,6 +214,26 @@ def test_a_column_must_be_there(suffix: str, tmp_path: Path) -> None:
         check_columns(path, ["en", "de"])
 
 
-def test_packed_parquet_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Parquet is compressed inside: leave out \.gz"):
-        format_of("x.parquet.gz")
+def test_columns_that_no_file_can_have(tmp_path: Path) -> None:
+    text = str(write(tmp_path / "x.txt", [{"en": "Hello."}]))
+    check_columns(text, ["en"])
+    with pytest.raises(ValueError, match=r"x\.txt: a text is one column, not 'en', 'de': give"):
+        check_columns(text, ["en", "de"])
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["en", "en"])
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet: has two columns 'en'"):
+        check_columns(str(tmp_path / "x.parquet"), ["en"])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x.parquet.gz", r"Parquet is compressed inside: leave out \.gz"),
+        ("x.txt.bz2", r"x\.txt\.bz2: \.bz2 is not supported, but text, "),
+        ("x.jsonl.XZ", r"\.xz is not supported"),
+        ("x.tsv.gz", r"\.tsv is not supported"),
+    ],
+)
+def test_formats_that_are_refused(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        format_of(name)

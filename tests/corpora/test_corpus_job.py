@@ -1,8 +1,10 @@
 """Runs without Ray: every format, what an interrupted run keeps, what is refused."""
 
-import json
 import os
+import shutil
 from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,11 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import PAIRS
 from corpus_files import FORMATS, NASTY, Upper, alone, read, run, write
 
 from mt.corpora.files import Block
-from mt.corpora.operations import Models, Score, Translate
-from mt.inference.options import SearchOptions
-from mt.inference.translator import Translator
+from mt.corpora.operations import Compute
+from mt.corpora.rows import Rows
 
 
 @pytest.mark.parametrize("end", FORMATS)
@@ -63,15 +63,38 @@ def test_several_parquet_files_of_different_columns_become_one(tmp_path: Path) -
     ]
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".parquet"])
-def test_an_empty_input_becomes_an_empty_output(suffix: str, tmp_path: Path) -> None:
-    source = tmp_path / f"in{suffix}"
-    if suffix == ".parquet":
+@pytest.mark.parametrize("end", [".txt", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("begin", [".txt", ".jsonl", ".parquet"])
+def test_an_empty_input_becomes_an_empty_output(begin: str, end: str, tmp_path: Path) -> None:
+    source = tmp_path / f"in{begin}"
+    if begin == ".parquet":
         pq.write_table(pa.table({"text": pa.array([], pa.string())}), source)
     else:
         source.touch()
-    assert run(Upper(), source, tmp_path / f"out{suffix}").rows == 0
-    assert read(tmp_path / f"out{suffix}") == []
+    assert run(Upper(), source, tmp_path / f"out{end}").rows == 0
+    assert read(tmp_path / f"out{end}") == []
+
+
+@pytest.mark.parametrize("block_rows", [1, 2])
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ([1, 0.5], [1.0, 0.5]),
+        ([None, [1]], [None, [1]]),
+        ([1, "one"], ["1", "one"]),
+        (["one", None, [2]], ["one", None, "[2]"]),
+        ([{"a": 1}, {"a": "x"}], ['{"a": 1}', '{"a": "x"}']),
+        ([True, 2**70], ["true", "1180591620717411303424"]),
+        ([{}, {}], ["{}", "{}"]),
+    ],
+)
+def test_json_of_any_types_becomes_parquet(
+    values: list[Any], written: list[Any], block_rows: int, tmp_path: Path
+) -> None:
+    """A column whose values have no common type is text, whichever block they are in."""
+    source = write(tmp_path / "in.jsonl", [{"text": "a", "n": value} for value in values])
+    run(Upper(), source, tmp_path / "out.parquet", block_rows=block_rows)
+    assert [row["n"] for row in read(tmp_path / "out.parquet")] == written
 
 
 def test_bad_rows_stay_in_their_place_and_are_told(tmp_path: Path) -> None:
@@ -98,6 +121,7 @@ def test_too_many_bad_rows_end_the_run_and_what_is_done_is_kept(tmp_path: Path) 
     with pytest.raises(ValueError, match=r"2 bad rows, more than --max-errors 1; .* row 2: "):
         run(Upper(), source, tmp_path / "out.jsonl", block_rows=2, max_errors=1)
     assert not (tmp_path / "out.jsonl").exists()
+    assert [e["number"] for e in read(tmp_path / "out.jsonl.errors.jsonl")] == [2, 4]
     summary = run(Upper(), source, tmp_path / "out.jsonl", block_rows=2, max_errors=3)
     assert (summary.rows, summary.kept, summary.errors) == (5, 4, 3)
 
@@ -153,7 +177,7 @@ def test_another_run_under_the_same_name_is_refused(begun: Path, tmp_path: Path)
     with pytest.raises(ValueError, match="begun with block_rows=4, not 5"):
         run(Upper(), begun, output, block_rows=5)
     other = write(tmp_path / "other.txt", [{"text": "x"}])
-    with pytest.raises(ValueError, match=r"begun with the input .*in\.txt.*, not .*other\.txt"):
+    with pytest.raises(ValueError, match=r"begun with input=.*in\.txt.*, not .*other\.txt"):
         run(Upper(), other, output, block_rows=4)
     with begun.open("a") as stream:
         stream.write("one more\n")
@@ -163,14 +187,48 @@ def test_another_run_under_the_same_name_is_refused(begun: Path, tmp_path: Path)
     assert (summary.rows, summary.kept) == (10, 0)
 
 
+def test_overwrite_goes_on_with_the_same_run(begun: Path, tmp_path: Path) -> None:
+    write(tmp_path / "out.txt", [{"text": "older"}])
+    assert run(Upper(), begun, tmp_path / "out.txt", block_rows=4, overwrite=True).kept == 8
+    assert read(tmp_path / "out.txt") == [f"LINE {n}" for n in range(9)]
+
+
+def test_parts_of_another_run_are_never_taken(begun: Path, tmp_path: Path) -> None:
+    partial, output = tmp_path / ".out.txt.partial", tmp_path / "out.txt"
+    [parts] = partial.glob("*/")
+    shutil.copytree(parts, tmp_path / "copy")
+    (partial / "manifest.json").unlink()  # it was removed, and the process killed
+    computed = []
+
+    def straggling(worker: tuple[Any, ...], blocks: list[Block]) -> Generator[str, None, None]:
+        computed.append(len(blocks))
+        if not parts.exists():  # an actor of the first run still writes
+            shutil.copytree(tmp_path / "copy", parts)
+        yield from killed_after(1)(worker, blocks)
+
+    for _ in range(2):
+        with suppress(Killed):
+            run(Upper(note="new"), begun, output, block_rows=4, engine=straggling)
+    assert computed == [3, 1]
+    assert read(output) == [f"LINE {n}" for n in range(9)]
+
+
 def test_damaged_parts_are_computed_again(begun: Path, tmp_path: Path) -> None:
-    output, partial = tmp_path / "out.txt", tmp_path / ".out.txt.partial"
-    (partial / "00000000.json").write_text("{")  # a damaged record
-    (partial / "00000001.part").write_text("LINE 4\n")  # a part that lost lines
-    with pytest.raises(ValueError, match=r"00000001\.part: damaged, .* the same command once more"):
-        run(Upper(), begun, output, block_rows=4)
+    output = tmp_path / "out.txt"
+    [parts] = (tmp_path / ".out.txt.partial").glob("*/")
+    (parts / "00000000.json").write_text("{")  # a damaged record
+    (parts / "00000001.part").write_text("LINE 4\n")  # a part that lost lines
+
+    def losing(worker: tuple[Any, ...], blocks: list[Block]) -> Generator[str, None, None]:
+        yield from alone(worker, blocks)
+        (parts / "00000002.part").unlink()
+
+    with pytest.raises(
+        ValueError, match=r"01\.part: damaged, 2 parts .* the same command once more"
+    ):
+        run(Upper(), begun, output, block_rows=4, engine=losing)
     assert not output.exists()
-    run(Upper(), begun, output, block_rows=4)
+    assert run(Upper(), begun, output, block_rows=4).kept == 4
     assert read(output) == [f"LINE {n}" for n in range(9)]
 
 
@@ -200,12 +258,17 @@ def test_what_would_do_harm_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "in.txt", [{"text": "x"}])
     (tmp_path / "sub").mkdir()
     write(tmp_path / "sub" / "in.txt", [{"text": "y"}])
+    write(tmp_path / "sub.txt" / "mine.txt", [{"text": "z"}])
     run(Upper(), source, tmp_path / "out.txt")
+    run(Upper(), source, tmp_path / "out")
     cases: list[tuple[Any, Path, dict[str, Any], str]] = [
         (source, tmp_path / "out.txt", {}, r"out\.txt exists: name another --output"),
         (source, source, {"overwrite": True}, "is read, and .* would replace it"),
         (source, tmp_path, {"overwrite": True}, "is read, and .* would replace it"),
         (source, tmp_path / "no" / "out.txt", {}, "there is no folder"),
+        (source, tmp_path / "sub.txt", {"overwrite": True}, r"would replace .*mine\.txt"),
+        (tmp_path / "sub" / "in.txt", tmp_path / "sub.txt/", {"overwrite": True}, "mine"),
+        (source, tmp_path / "out.tsv", {}, r"\.tsv is not supported, but text, \.jsonl and"),
         ([source, source], tmp_path / "o.txt", {}, "comes twice in the input"),
         ([source, tmp_path / "sub" / "in.txt"], tmp_path / "o", {}, r"have the name in\.txt"),
         (tmp_path / "no*", tmp_path / "o.txt", {}, "no input: "),
@@ -218,6 +281,8 @@ def test_what_would_do_harm_is_refused(tmp_path: Path) -> None:
     assert read(source) == ["x"]
     run(Upper(source="text", target="text"), tmp_path / "sub", tmp_path / "out.txt", overwrite=True)
     assert read(tmp_path / "out.txt") == ["Y"]
+    run(Upper(), tmp_path / "sub" / "in.txt", tmp_path / "out", overwrite=True)
+    assert read(tmp_path / "out" / "in.txt") == ["Y"]
 
 
 def test_a_run_elsewhere(tmp_path: Path) -> None:
@@ -232,38 +297,40 @@ def test_a_run_elsewhere(tmp_path: Path) -> None:
     assert not [path for path in store.find("/done") if ".partial" in path]
 
 
-def test_models_translate_and_score_as_a_translator(model_folder: Path, tmp_path: Path) -> None:
-    models = Models.find([str(model_folder)], "cpu")
-    records = [{"en": english, "de": german} for english, german in PAIRS]
-    source = write(tmp_path / "in.jsonl", records)
-    options = SearchOptions(beam_size=2)
-    run(Translate(models, "en", "new", options), source, tmp_path / "out.jsonl", block_rows=7)
-    run(Score(models, "en", "de"), source, tmp_path / "scored.parquet", block_rows=7)
-    translator = Translator.load(model_folder, "cpu", workers=1)
-    english, german = zip(*PAIRS, strict=True)
-    translated = [result.text for result in translator.translate(english, options)]
-    assert [record["new"] for record in read(tmp_path / "out.jsonl")] == translated
-    scored = translator.score(english, german, 0.6)
-    rows = read(tmp_path / "scored.parquet")
-    for name in ("log_prob", "score"):  # its last digits depend on the batch
-        expected = pytest.approx([getattr(result, name) for result in scored], rel=1e-5)
-        assert [row[name] for row in rows] == expected
+@dataclass(frozen=True)
+class Failing(Upper):
+    """What a library raises."""
+
+    error: Exception | None = None
+
+    def load(self, threads: int) -> Compute:
+        def fail(rows: Rows) -> Any:
+            assert self.error is not None
+            raise self.error
+
+        return fail
 
 
-def test_a_pair_too_long_to_be_scored_is_a_bad_row(model_folder: Path, tmp_path: Path) -> None:
-    pairs = [{"source": "a", "target": "b"}, {"source": "a " * 6000, "target": "b"}]
-    source = write(tmp_path / "in.jsonl", pairs)
-    models = Models.find([str(model_folder)], "cpu")
-    assert run(Score(models, "source", "target"), source, tmp_path / "out.txt").errors == 1
-    first, second = read(tmp_path / "out.txt")
-    assert float(first) < 0
-    assert second == ""
-
-
-def test_another_model_on_another_machine_is_refused(model_folder: Path, tmp_path: Path) -> None:
-    models = Models((str(model_folder),), ("0" * 64,), "cpu")
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("no such model"), r"^no such model$"),
+        (OSError(28, "No space left", "x"), r"^x: no space left$"),
+        (KeyError("a"), r"^rows 1 to 1 of \S*in\.txt: KeyError: 'a'$"),
+        (pa.ArrowNotImplementedError("no\nway"), r"in\.txt: ArrowNotImplementedError: no$"),
+        (MemoryError(), r"^out of memory: give fewer --threads"),
+    ],
+)
+def test_what_fails_is_told_in_one_line(error: Exception, message: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in.txt", [{"text": "x"}])
-    with pytest.raises(ValueError, match="another model than where the run was started"):
-        run(Translate(models, "text", "text", SearchOptions()), source, tmp_path / "out.txt")
-    manifest = json.loads((tmp_path / ".out.txt.partial" / "manifest.json").read_text())
-    assert manifest["model"] == ["0" * 64]
+    with pytest.raises(ValueError, match=message):
+        run(Failing(error=error), source, tmp_path / "out.txt")
+
+
+def test_the_output_is_on_the_disk_before_the_parts_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    run(Upper(), write(tmp_path / "in.txt", [{"text": "x"}]), tmp_path / "out.txt")
+    assert synced[-1] == f"{tmp_path}/.out.txt.partial/whole"

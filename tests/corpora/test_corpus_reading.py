@@ -37,6 +37,13 @@ def test_what_changes_the_files_changes_the_identity(tmp_path: Path) -> None:
     assert list(reader.pairs("train")) == [("a", "b"), ("c", "d")]
 
 
+def test_the_file_of_bad_rows_is_no_training_data(tmp_path: Path) -> None:
+    write_lines(tmp_path / "train" / "a.jsonl", ['{"en": "a", "de": "b"}'])
+    write_lines(tmp_path / "train" / "a.jsonl.errors.jsonl", ['{"reason": "not UTF-8"}'])
+    for train in ("train", "train/*", "train/*.jsonl"):
+        assert list(FileReader(train=f"{tmp_path}/{train}").pairs("train")) == [("a", "b")]
+
+
 def test_a_prefix_beside_a_folder_of_its_name_is_the_prefix(tmp_path: Path) -> None:
     write_lines(tmp_path / "train" / "a.jsonl", ['{"en": "a", "de": "b"}'])
     write_lines(tmp_path / "train.en", ["one"])

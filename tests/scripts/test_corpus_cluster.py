@@ -16,16 +16,22 @@ def test_the_figures_follow_from_the_records(monkeypatch: pytest.MonkeyPatch) ->
     records = {
         "one": {"seconds": 1000.0},
         "tenth": {"peak_mib_of_actors": 500},
+        "core": {"seconds": 216.0, "lines": 20_000},
         "whole": {"seconds": 1080.0, "peak_mib_of_actors": 510, "equal": True},
-        "killed": {"equal": False},
+        "cluster": {"equal": True, "kills": 20, "nodes_lost": 1},
+        "killed": {"equal": True},
     }
-    assert script.report(Namespace(threads=2, lines=200_000), records) == {
+    found = {
         "overhead": 0.08,
         "core_seconds_per_line": 0.0108,
         "core_hours_of_100_million_lines": 300,
         "growth_of_memory": 0.02,
-        "all_equal": False,
+        "all_equal": True,
     }
+    assert script.report(Namespace(kills=20), records) == found
+    for step, name in (("cluster", "kills"), ("cluster", "nodes_lost"), ("killed", "equal")):
+        broken = {**records, step: {**records[step], name: 0}}
+        assert script.report(Namespace(kills=20), broken) == {**found, "all_equal": False}
 
 
 def test_a_process_finds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +57,14 @@ def test_steps_that_are_done_are_not_run_again(
             script.STEPS,
             step,
             lambda args, step=step: (
-                ran.append(step) or {"seconds": 1.0, "peak_mib_of_actors": 1, "equal": True}
+                ran.append(step)
+                or {
+                    "seconds": 1.0,
+                    "peak_mib_of_actors": 1,
+                    "lines": 1,
+                    "kills": 20,
+                    "nodes_lost": 1,
+                }
             ),
         )
     command = [
@@ -62,7 +75,7 @@ def test_steps_that_are_done_are_not_run_again(
     script.main()
     monkeypatch.setattr(sys, "argv", [*command, "--lines", "2"])
     script.main()
-    assert ran == ["one", "whole", "tenth", "cluster", "killed", "hostile"]
+    assert ran == ["one", "whole", "tenth", "core", "cluster", "killed", "hostile"]
     assert json.loads((tmp_path / "out.json").read_text())["all_equal"]
     monkeypatch.setattr(sys, "argv", [*command, "--lines", "1"])
     with pytest.raises(SystemExit, match="begun with other settings"):
