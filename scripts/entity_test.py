@@ -3,7 +3,8 @@
 python scripts/entity_test.py MODEL... [--count 1000] [--output FILE.json]
 
 The sentences are the test split of ``mt.data.phrasebook.entities``, whose values are not in its
-training split. Each is translated as at the prompt, with the model's own search. An entity is right
+training split. Each is translated as at the prompt, with the model's own search, and `--keep` there
+unless `--no-keep` is given. An entity is right
 if the translation has one of its German forms, which ``mt.data.phrasebook.entity_values`` lists;
 two equal entities need it twice.
 """
@@ -23,6 +24,7 @@ with console.exit_at_interrupt():
     from mt.data.phrasebook import entities
     from mt.data.phrasebook.entities import Entity, Example
     from mt.evaluation import report
+    from mt.inference.terms import TermRules
     from mt.inference.translator import Translator
     from mt.utils.checks import check_int
 
@@ -39,24 +41,27 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("models", nargs="+", help="what mt.translate takes as --model")
     parser.add_argument("--count", type=int, default=1000, help="number of sentences")
+    parser.add_argument("--no-keep", action="store_true", help="the model alone")
     parser.add_argument("--output", help="JSON file for sentences, entities and translations")
     args = parser.parse_args(argv)
-    return console.exit_status("entity_test", lambda: test(args.models, args.count, args.output))
+    return console.exit_status("entity_test", lambda: test(args))
 
 
-def test(models: Sequence[str], count: int, output: str | None) -> None:
-    """Test each model. ValueError or OSError if there is no such model or ``count`` is not > 0."""
-    check_int("count", count)
-    examples = list(entities.examples("test", count))
+def test(args: argparse.Namespace) -> None:
+    """Test each model. ValueError or OSError if there is no such model or the count is not > 0."""
+    check_int("count", args.count)
+    examples = list(entities.examples("test", args.count))
+    terms = TermRules(keep=not args.no_keep)
     results = {}
-    for model in models:
+    for model in args.models:
         translator = Translator.load(model)
-        translations = translator.translate([example.english for example in examples], split=True)
+        lines = [example.english for example in examples]
+        translations = translator.translate(lines, split=True, terms=terms)
         texts = [translation.text for translation in translations]
         results[model] = [check(*pair) for pair in zip(examples, texts, strict=True)]
         print(f"{model}\n\n{table(results[model])}\n\n{failures(results[model])}\n", flush=True)
-        if output:
-            report.write_json(output, {"results": results})
+        if args.output:
+            report.write_json(args.output, {"results": results})
 
 
 def check(example: Example, translation: str) -> Result:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -294,8 +294,9 @@ class Translator:
             raise ValueError(
                 "only an encoder-decoder with post-LN can be inspected: see docs/rivals.md"
             )
-        model = self.models[0], self.tokenizer, self.max_length, self.aligner
-        return inspect(*model, sentence, target, prefix, options)
+        model = cast(InferenceModel, self.models[0])
+        rest = self.tokenizer, self.max_length, self.aligner
+        return inspect(model, *rest, sentence, target, prefix, options)
 
     def search(
         self,

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from script_helpers import load_script
 
 from mt.data import phrasebook
 from mt.data.phrasebook import variants
+from mt.data.tokenizer import Tokenizer
+from mt.model import checkpoint
 
 
 @pytest.fixture
@@ -291,3 +294,60 @@ def test_mix_ends_in_one_line(mix: ModuleType, tmp_path: Path, capsys: Any) -> N
     assert mix.main(arguments) == 2
     assert "missing" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+# After the training
+
+
+def test_rare_pieces_are_spelt_in_shorter_ones(
+    bpe: Tokenizer, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = load_script(monkeypatch, "rare_pieces")
+    text = tmp_path / "train.tsv"
+    text.write_text("the bear\tder Bär\n" * 3, "utf-8")
+    counts = script.count(bpe, text)
+    assert counts.sum() == 3 * sum(map(len, bpe.encode(["the bear", "der Bär"])))
+    proto, number = script.without_rare(bpe.proto, counts, 3)
+    spelt = Tokenizer(proto)
+    assert number > 0
+    assert spelt.encode(["the bear"]) == bpe.encode(["the bear"])
+    rare = next(
+        piece for i, piece in enumerate(bpe.pieces(list(range(bpe.vocab_size))))
+        if piece.startswith("▁") and len(piece) > 4 and counts[i] < 3
+    )  # fmt: skip
+    word = rare.removeprefix("▁")
+    assert len(bpe.encode([word])[0]) == 1
+    (ids,) = spelt.encode([word])
+    assert len(ids) > 1
+    assert spelt.decode([ids]) == [word]
+    assert spelt.decode(bpe.encode([word])) == [word]  # the model may still write it
+
+    output = tmp_path / "spelt"
+    assert script.main([f"{model_folder}", f"{text}", "--output", f"{output}"]) == 0
+    before, after = checkpoint.load(model_folder), checkpoint.load(output)
+    assert after.tokenizer.proto != before.tokenizer.proto
+    weights = before.model.state_dict()
+    assert all(torch.equal(w, weights[n]) for n, w in after.model.state_dict().items())
+
+
+def test_the_scores_of_a_model_are_those_of_mt_evaluate(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = load_script(monkeypatch, "scores")
+    (tmp_path / "tatoeba").mkdir()
+    for side, line in (("en", "the bear"), ("de", "der Bär")):
+        with gzip.open(tmp_path / "tatoeba" / f"val.{side}.gz", "wt") as stream:
+            stream.write(f"{line}\n" * 3)
+    monkeypatch.setattr(script, "FILES", ["tatoeba/val"])
+    monkeypatch.setattr(script, "PARTS", ())
+    output = tmp_path / "scores.json"
+    command = [f"{model_folder}", "--data", f"{tmp_path}", "--output", f"{output}"]
+    assert script.main(command) == 0
+    test = json.loads(output.read_text())["tests"]["tatoeba/val"]
+    assert test["sentences"] == 3
+    assert [run["beam_size"] for run in test["runs"]] == [1, 4]
+    assert test["command"] == ("python -m mt.evaluate src=tatoeba/val.en.gz ref=tatoeba/val.de.gz")
+    assert script.main([*command, "--search"]) == 0
+    rows = json.loads(output.read_text())["rows"]
+    assert {row["beam_size"] for row in rows} == {1, 4}
+    assert len(rows) == 1 + len(script.ALPHAS)
