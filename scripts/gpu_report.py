@@ -9,7 +9,6 @@ step that fails leaves its last line in the record, and the others go on; --agai
 """
 
 import argparse
-import csv
 import json
 import os
 import re
@@ -24,6 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mt.utils import console
+
+with console.exit_at_interrupt():
+    from mt.evaluation.plots import learning_curves
+    from mt.evaluation.report import write_json
 
 SCRIPTS = Path(__file__).resolve().parent
 BENCHMARKS = SCRIPTS / "benchmarks"
@@ -94,13 +97,8 @@ class Report(NamedTuple):
 
 def losses(run_dir: Path) -> list[float]:
     """The training loss of each update."""
-    rows: dict[int, float] = {}
-    for file in sorted(run_dir.glob("logs/*/metrics.csv")):
-        with file.open(newline="") as stream:
-            for row in csv.DictReader(stream):
-                if row.get("train_loss"):
-                    rows[int(row["step"])] = float(row["train_loss"])
-    return [rows[step] for step in sorted(rows)]
+    curves = learning_curves(run_dir / "model", ["train_loss"])
+    return [loss for _, loss in curves.get("train_loss", [])]
 
 
 def difference(one: list[float], other: list[float]) -> float:
@@ -257,8 +255,6 @@ def run(args: argparse.Namespace) -> None:
             records[step] = known
             print(f"{step}: {json.dumps(known)[:300]}", flush=True)
     if args.output:
-        from mt.evaluation.report import write_json
-
         date = time.strftime("%Y-%m-%d")
         write_json(args.output, {"date": date, "machine": here, "steps": records})
 

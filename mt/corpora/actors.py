@@ -18,6 +18,7 @@ import ray.data
 
 from mt.corpora.files import Block
 from mt.corpora.worker import Worker
+from mt.data.parquet import first_line
 from mt.utils.checks import check_int
 
 
@@ -98,8 +99,8 @@ def connected(address: str | None) -> Iterator[None]:
             logging_level=logging.ERROR,
         )
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"no cluster at {address or 'this machine'}: {reason}") from None
+        where = address or "this machine"
+        raise ValueError(f"no cluster at {where}: {first_line(error)}") from None
     try:
         yield
     finally:

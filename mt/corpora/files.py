@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from mt.corpora.rows import Rows, rows_of_json, rows_of_lines
+from mt.data.parquet import first_line
 from mt.utils.line_io import BLOCK_BYTES, MAX_LINE
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other names are text's
@@ -101,7 +102,7 @@ def naming(path: str) -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        raise ValueError(f"{path}: damaged: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{path}: damaged: {first_line(error)}") from None
     except OSError as error:
         if type(error) is not OSError or error.errno is not None:
             raise

@@ -130,7 +130,7 @@ class FileReader:
 
     def identity(self, split: str) -> list[Any]:
         file_format, paths = self._locate(split)
-        stats = [_stat(path.resolve()) for path in paths]
+        stats = [file_stat(path.resolve()) for path in paths]
         added = [reader.identity(split) for reader in self._added(split)]
         return ["files", file_format, stats, self.src, self.tgt, *added]
 
@@ -187,7 +187,7 @@ class FileReader:
     def overlap(self) -> list[Path]:
         """The files of the validation split that are also files of the training split."""
         (_, train), (_, validation) = self._locate("train"), self._locate("validation")
-        return [file for file in validation if any(file.samefile(other) for other in train)]
+        return shared_files(train, validation)
 
     def _read_tsv(self, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
@@ -256,7 +256,7 @@ class HubReader:
 
     def identity(self, split: str) -> list[Any]:
         files = self._mirror_shards(split) or Path(self.path).rglob("*")
-        stats = sorted(_stat(path) for path in files if path.is_file())
+        stats = sorted(file_stat(path) for path in files if path.is_file())
         return ["hub", self.path, self.config, split, self.src, self.tgt, stats]
 
     def _mirror_shards(self, split: str) -> list[Path]:
@@ -348,7 +348,12 @@ def _format_of(name: str) -> str | None:
     return formats.get(Path(name.removesuffix(".gz")).suffix)
 
 
-def _stat(path: Path) -> tuple[str, int, int]:
+def shared_files(train: Sequence[Path], validation: Sequence[Path]) -> list[Path]:
+    """The validation files that are also training files, whatever their names."""
+    return [file for file in validation if any(file.samefile(other) for other in train)]
+
+
+def file_stat(path: Path) -> tuple[str, int, int]:
     """A file's name, its size in bytes, and when it was last changed, in nanoseconds."""
     stat = path.stat()
     return str(path), stat.st_size, stat.st_mtime_ns

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.data.readers import Pair
+from mt.data.readers import Pair, file_stat, shared_files
 from mt.utils.checks import short_repr
 from mt.utils.line_io import read_lines
 
@@ -36,14 +36,11 @@ class TextReader:
                     yield "", part
 
     def identity(self, split: str) -> list[Any]:
-        stats = [path.resolve().stat() for path in self._files(split)]
-        names = [str(path.resolve()) for path in self._files(split)]
-        return ["text", [[n, s.st_size, s.st_mtime_ns] for n, s in zip(names, stats, strict=True)]]
+        return ["text", [list(file_stat(path.resolve())) for path in self._files(split)]]
 
     def overlap(self) -> list[Path]:
         """The files of the validation split that are also files of the training split."""
-        train = self._files("train")
-        return [f for f in self._files("validation") if any(f.samefile(other) for other in train)]
+        return shared_files(self._files("train"), self._files("validation"))
 
     def _files(self, split: str) -> list[Path]:
         value = getattr(self, split)
