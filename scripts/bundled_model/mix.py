@@ -13,7 +13,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,13 @@ def weight(part: str, pair: Pair) -> float:
     return TITLE_WEIGHT if words >= MENU else MENU_WEIGHT
 
 
-def mix(cleaned: Path, held_out: HeldOut, seed: int) -> tuple[list[Pair], dict[str, Any]]:
-    """The lines of the training file, in random order, and the report on each part."""
+def mix(
+    cleaned: Path, held_out: HeldOut, seed: int, factors: Mapping[str, float]
+) -> tuple[list[Pair], dict[str, Any]]:
+    """The lines of the training file, in random order, and the report on each part.
+
+    ``factors`` multiply the weights of the parts that they name.
+    """
     rng = random.Random(seed)
     lines: list[Pair] = []
     report: dict[str, Any] = {}
@@ -105,7 +110,7 @@ def mix(cleaned: Path, held_out: HeldOut, seed: int) -> tuple[list[Pair], dict[s
         kept = [pair for pair in pairs if pair not in held_out]
         start = len(lines)
         for pair in kept:
-            times = weight(part, pair)
+            times = weight(part, pair) * factors.get(part, 1)
             lines.extend([pair] * (int(times) + (rng.random() < times % 1)))
         report[part] = {
             "pairs": len(kept),
@@ -125,9 +130,19 @@ def mix(cleaned: Path, held_out: HeldOut, seed: int) -> tuple[list[Pair], dict[s
         everyday += pairs if part in ("themes", "vocabulary", "situations") else []
     add("renamed", variants.rename(everyday, RENAMED, seed))
     add("joined", variants.join(everyday, JOINED, seed))
+    if unknown := factors.keys() - report.keys():
+        raise ValueError(f"--factor: no part {min(unknown)}; there are {', '.join(report)}")
     rng.shuffle(lines)
     report["total"] = {"lines": len(lines), "words, both sides": count_words(lines)}
     return lines, report
+
+
+def factor(text: str) -> tuple[str, float]:
+    """``grammar=3`` as ("grammar", 3.0). Raises ValueError for another form."""
+    part, number = text.split("=")
+    if not 0 <= float(number) < 1000:
+        raise ValueError(number)
+    return part, float(number)
 
 
 def count_words(pairs: Iterable[Pair]) -> int:
@@ -145,6 +160,10 @@ def main(argv: list[str] | None = None) -> int:
     add("--output", type=Path, required=True, help="the folder to write")
     add("--held-out", nargs="+", default=[], metavar="FILE", help="prefixes, .tsv or .txt files")
     add("--seed", type=int, default=1, help="of the order and of what is drawn")
+    add(
+        *("--factor", "-f"), type=factor, action="append", default=[], metavar="PART=NUMBER",
+        help="multiplies the weights of a part; may be repeated",
+    )  # fmt: skip
     args = parser.parse_args(argv)
 
     def run() -> None:
@@ -161,7 +180,7 @@ def main(argv: list[str] | None = None) -> int:
                     pairs = phrasebook.load(split, parts=(part,))
                     held_out.add(pairs)
                     write_tsv(folder / f"{split}.{part}.tsv", pairs)
-            lines, report = mix(args.cleaned, held_out, args.seed)
+            lines, report = mix(args.cleaned, held_out, args.seed, dict(args.factor))
             write_tsv(folder / "train.tsv", lines)
             (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
         for part, counts in report.items():

@@ -284,6 +284,12 @@ def test_mix_weighs_the_parts_and_leaves_out_what_is_held_out(
     assert mix.main([str(cleaned), "--output", str(again), "--held-out", *files]) == 0
     assert (again / "train.tsv").read_text() == (output / "train.tsv").read_text()
 
+    other = ["--output", str(tmp_path / "other"), "--factor", "themes=0.5", "-f", "manpages=0"]
+    assert mix.main([str(cleaned), *other, "--held-out", *files]) == 0
+    changed = json.loads((tmp_path / "other" / "report.json").read_text())
+    assert (changed["themes"]["lines"], changed["manpages"]["lines"]) == (6, 0)
+    assert changed["situations"] == report["situations"]
+
 
 @pytest.mark.usefixtures("small_phrasebook")
 def test_mix_ends_in_one_line(mix: ModuleType, tmp_path: Path, capsys: Any) -> None:
@@ -293,6 +299,8 @@ def test_mix_ends_in_one_line(mix: ModuleType, tmp_path: Path, capsys: Any) -> N
     arguments = [str(tmp_path), "--output", str(tmp_path / "data"), "--held-out", "missing"]
     assert mix.main(arguments) == 2
     assert "missing" in capsys.readouterr().err
+    assert mix.main([*arguments[:3], "--factor", "poems=2"]) == 2
+    assert "no part poems; there are tatoeba, grammar" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 
