@@ -248,7 +248,7 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError) as error:
         print(f"multi30k: error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -2,13 +2,12 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from programs import run_program
 
 from mt.data.readers import CorpusReader, FileReader, HubReader
 from mt.evaluation import metrics
@@ -47,16 +46,8 @@ class Job:
         return list(read_lines(f"{self.prefix(split, form)}.{side}"))
 
     def call(self, arguments: Sequence[str], threads: int | None = None) -> None:
-        """Run one of mt's programs; output.log gets its output. RuntimeError when it fails."""
-        log = self.run / "output.log"
-        env = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-        with log.open("a") as stream:
-            status = subprocess.run(
-                [sys.executable, "-m", *arguments], stdout=stream, stderr=subprocess.STDOUT, env=env
-            ).returncode
-        if status:
-            last = (log.read_text().strip().splitlines() or [""])[-1]
-            raise RuntimeError(f"{log}: {arguments[0]} ended with status {status}: {last}")
+        """Run one of mt's programs; output.log gets its output. ChildProcessError when it fails."""
+        run_program(arguments, self.run / "output.log", threads)
 
 
 def prefix(folder: Path, split: str, form: str) -> str:

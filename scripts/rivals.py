@@ -13,11 +13,8 @@ mt.train for all rows. docs/rivals.md has the results.
 import argparse
 import hashlib
 import json
-import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for repo
 
 with console.exit_at_interrupt():
     import yaml
+    from programs import run_program
     from reporting import new_report, pyplot_for, save_figure, setting, table, write_report
 
     from mt.data.readers import FileReader
@@ -67,6 +65,7 @@ SETTINGS = (  # of every row
     "trainer.precision=bf16-mixed", "trainer.devices=1",
 )  # fmt: skip
 BEAM_SIZE = 4
+SPEED = "tokens_per_second"  # of both sides in training, the median of what was logged
 
 
 class Job(NamedTuple):
@@ -165,22 +164,10 @@ def train(args: argparse.Namespace, job: Job) -> None:
         if json.loads(done.read_text("utf-8"))["arguments"] != arguments:
             raise ValueError(f"{job.run} was made with other settings: name another --folder")
         return
-    job.run.mkdir(parents=True, exist_ok=True)
     print(f"{job.run}: training, see its output.log", flush=True)
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "mt.train", *arguments]
-    command += [setting("hydra.run.dir", job.run), "ckpt=auto"]
-    log = job.run / "output.log"
-    with log.open("a") as stream:
-        environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
-        status = subprocess.run(
-            command, stdout=stream, stderr=subprocess.STDOUT, env=environment
-        ).returncode
-    if status:
-        last = (log.read_text().strip().splitlines() or [""])[-1]
-        raise ChildProcessError(f"{log}: mt.train ended with status {status}: {last}")
-    seconds = time.perf_counter() - start  # of the last part, where it was interrupted
-    atomic_write(done, json.dumps({"arguments": arguments, "seconds": round(seconds, 1)}))
+    command = ["mt.train", *arguments, setting("hydra.run.dir", job.run), "ckpt=auto"]
+    run_program(command, job.run / "output.log", threads=1)
+    atomic_write(done, json.dumps({"arguments": arguments}))
 
 
 def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
@@ -198,8 +185,7 @@ def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
     texts, references = [result.text for result in results], [target for _, target in pairs]
     score = spec.score_with_interval(texts, references)
     config = translator.configs[0]
-    curves = learning_curves(job.run / "model")
-    log = json.loads((job.run / "rival.json").read_text("utf-8"))
+    curves = learning_curves(job.run / "model", ("val_nll", SPEED))
     content = {
         "row": job.row,
         "seed": job.seed,
@@ -212,7 +198,7 @@ def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
         "perplexity": config["training"]["validation perplexity"],
         "parameters": translator.models[0].parameters,
         "petaflops": float(f"{job.steps * costs.of_a_step(job) / 1e15:.4g}"),
-        "train_seconds": log["seconds"],
+        SPEED: round(statistics.median(speed for _, speed in curves[SPEED])),
         "curve": curves.get("val_nll", []),
     }
     atomic_write(file, json.dumps(content))
@@ -281,7 +267,7 @@ def summary(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "interval": round(statistics.mean(r["interval"] for r in own), 2),
                 "perplexity": round(statistics.mean(r["perplexity"] for r in own), 3),
                 **{key: own[0][key] for key in ("parameters", "petaflops", "steps", "signature")},
-                "train_seconds": round(statistics.mean(r["train_seconds"] for r in own)),
+                SPEED: round(statistics.mean(r[SPEED] for r in own)),
             }
         )
     return rows
@@ -297,7 +283,7 @@ def render(rows: Sequence[dict[str, Any]]) -> str:
         "parameters",
         "PFLOP",
         "updates",
-        "seconds",
+        "tokens/s",
     )
     return table(
         header,
@@ -306,7 +292,7 @@ def render(rows: Sequence[dict[str, Any]]) -> str:
                 row["title"], f"{row['bleu']:.2f}", f"{row['interval']:.2f}",
                 f"{row['least']:.2f}-{row['most']:.2f}", f"{row['perplexity']:.2f}",
                 f"{row['parameters']:,}", f"{row['petaflops']:.3g}",
-                f"{row['steps']:,}", f"{row['train_seconds']:,}",
+                f"{row['steps']:,}", f"{row[SPEED]:,}",
             )
             for row in rows
         ],

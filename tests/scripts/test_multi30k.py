@@ -352,7 +352,6 @@ def test_a_failed_run_ends_the_recipe_with_its_last_line(
     recipe: ModuleType, tmp_path: Path
 ) -> None:
     job = recipe.Job("raw", "", (), 1, tmp_path)
-    job.run.mkdir()
-    with pytest.raises(RuntimeError, match=r"output.log: mt.nothing ended .*No module named"):
+    with pytest.raises(ChildProcessError, match=r"output.log: mt.nothing ended .*No module named"):
         job.call(["mt.nothing"], 1)
     assert (job.run / "output.log").exists()

@@ -1,11 +1,10 @@
 """scripts/rivals.py: rows are trained, stopped at equal FLOPs, scored, drawn and not repeated."""
 
 import json
-import subprocess
 from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -42,13 +41,14 @@ def rivals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     script = load_script(monkeypatch, "rivals")
     script.trained = []  # type: ignore[attr-defined]
 
-    def train(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        script.trained.append(next(word for word in command if word.startswith("hydra.run.dir=")))
-        assert command[1:3] == ["-m", "mt.train"]
-        return subprocess.CompletedProcess(command, run_training(command[3:], monkeypatch))
+    def train(arguments: list[str], log: Path, threads: int) -> None:
+        script.trained.append(next(word for word in arguments if word.startswith("hydra.run.dir=")))
+        assert arguments[0] == "mt.train"
+        if status := run_training(arguments[1:], monkeypatch):
+            raise ChildProcessError(f"{log}: mt.train ended with status {status}")
 
     monkeypatch.setattr(script, "ThreadPoolExecutor", Here)
-    monkeypatch.setattr(script, "subprocess", SimpleNamespace(run=train, STDOUT=None))
+    monkeypatch.setattr(script, "run_program", train)
     return script
 
 
