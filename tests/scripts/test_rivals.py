@@ -73,7 +73,6 @@ def test_rows_are_trained_scored_drawn_and_not_repeated(
     assert early["steps"] < both["steps"] == paper["steps"] == 20
     assert early["petaflops"] == pytest.approx(paper["petaflops"], rel=0.1)
     assert all(row["perplexity"] > 1 and row["signature"].startswith("nrefs:1") for row in rows)
-    assert (tmp_path / "rivals.png").stat().st_size > 10_000
     if find_spec("matplotlib"):
         assert (tmp_path / "rivals.png").stat().st_size > 10_000
     printed = table_rows(capsys.readouterr().out)
