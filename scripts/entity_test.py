@@ -41,6 +41,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("models", nargs="+", help="what mt.translate takes as --model")
     parser.add_argument("--count", type=int, default=1000, help="number of sentences")
+    parser.add_argument(
+        "--split", choices=("validation", "test"), default="test",
+        help="of the patterns and values; choose among models on validation",
+    )  # fmt: skip
     parser.add_argument("--no-keep", action="store_true", help="the model alone")
     parser.add_argument("--output", help="JSON file for sentences, entities and translations")
     args = parser.parse_args(argv)
@@ -50,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 def test(args: argparse.Namespace) -> None:
     """Test each model. ValueError or OSError if there is no such model or the count is not > 0."""
     check_int("count", args.count)
-    examples = list(entities.examples("test", args.count))
+    examples = list(entities.examples(args.split, args.count))
     terms = TermRules(keep=not args.no_keep)
     results = {}
     for model in args.models:

@@ -139,6 +139,10 @@ def test_a_run_writes_the_sentences(script: Any, tmp_path: Path, capsys: Any) ->
     assert len(results) == 2
     assert {"source", "reference", "translation", "seen", "entities"} == set(results[0])
     assert "| all " in capsys.readouterr().out
+    arguments = ["mt/everyday", "--count", "2", "--split", "validation", "--output", str(output)]
+    assert script.main(arguments) == 0
+    [others] = json.loads(output.read_text("utf-8"))["results"].values()
+    assert {row["source"] for row in others}.isdisjoint(row["source"] for row in results)
 
 
 def test_mistakes_of_the_user_are_one_line(script: Any, capsys: Any) -> None:
