@@ -21,6 +21,7 @@ from mt import translate
 from mt.data import phrasebook
 from mt.data import tokenizer as tokenizers
 from mt.data.tokenizer import Tokenizer
+from mt.inference.native.build import library
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.model.transformer import Transformer
@@ -41,6 +42,23 @@ PAIRS = [
 ]
 VOCAB_SIZE = 110
 MAX_LENGTH = 40  # of the model in model_folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache for all tests, not the user's: what int8 needs is compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def native_library() -> Any:
+    """The C++ for int8; without a compiler or such a CPU the test is skipped."""
+    found = library()
+    if found is None:
+        pytest.skip("this computer cannot compile or run the C++ for int8")
+    return found
 
 
 @pytest.fixture(autouse=True)

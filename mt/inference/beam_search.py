@@ -23,7 +23,8 @@ class SearchModel(Protocol):
     """What the search needs of a model, as ``mt.inference.incremental.InferenceModel`` has it.
 
     The state that ``start`` returns has the methods ``select(order)`` and, where sentences join a
-    running batch, ``join(other)`` of ``mt.inference.cache.State``.
+    running batch, ``join(other)`` of ``mt.inference.cache.State``. A model may have a function
+    ``best_tokens`` of its own (``mt.inference.candidates``).
     """
 
     def start(self, src: Tensor) -> Any: ...
@@ -103,7 +104,7 @@ class DecodingBatch:
             parents = _table([sentence.parents for sentence in active], width, device)
         with torch.autocast(device.type, enabled=False):
             logits = self.model.step(tokens, self._state, parents)
-        candidates = find_candidates(logits, active)
+        candidates = find_candidates(logits, active, getattr(self.model, "best_tokens", None))
         for sentence, sentence_candidates in zip(active, candidates, strict=True):
             sentence.advance(sentence_candidates)
         self._keep([bool(sentence.alive) for sentence in active])

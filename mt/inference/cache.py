@@ -90,7 +90,7 @@ class State:
         if slots > capacity:
             # Unused memory costs only addresses; enlarging twice costs time.
             larger = max(slots, 2 * capacity, 3 * max(self.source_lengths) // 2 + 8)
-            self._self_cache = _with_room(self._self_cache, 0, larger, self.slots_used)
+            self._self_cache = with_room(self._self_cache, 0, larger, self.slots_used)
             if self.past_mask is not None:
                 self.past_mask = F.pad(self.past_mask, (0, larger - capacity), value=-torch.inf)
 
@@ -99,11 +99,11 @@ class State:
         n, B = len(self.joined_at), len(self.joined_at) + len(other.joined_at)
         S = other._cross_cache.shape[2]
         capacity = self._cross_cache.shape[2]
-        self._cross_cache = _with_room(self._cross_cache, B, S, capacity)
+        self._cross_cache = with_room(self._cross_cache, B, S, capacity)
         self._cross_cache[:, n:B, :S] = other._cross_cache
         self._cross_cache[:, n:B, S:] = 0  # finite, as the slots of advance
         self._cross_cache[:, :n, capacity:] = 0
-        self._self_cache = _with_room(self._self_cache, B, 0, self.slots_used)
+        self._self_cache = with_room(self._self_cache, B, 0, self.slots_used)
         self._self_cache[:, n:B, : self.slots_used] = 0
         if self.slots_used > 0:
             past_mask = self._past_mask()
@@ -141,7 +141,7 @@ def _first_unseen(mask: Tensor, w: int) -> Tensor:
     return torch.where(seen, -1, descending).topk(w).indices
 
 
-def _with_room(cache: Tensor, B: int, slots: int, used: int) -> Tensor:
+def with_room(cache: Tensor, B: int, slots: int, used: int) -> Tensor:
     """A cache [N, >= B, >= slots, ...] with the first ``used`` slots of the given one."""
     N, rows, capacity, *rest = cache.shape
     if rows >= B and capacity >= slots:

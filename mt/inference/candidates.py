@@ -15,44 +15,72 @@ from torch import Tensor
 from mt.data.special_ids import EOS, FIRST_OUTPUT_ID
 from mt.inference.options import SearchOptions
 from mt.inference.required_tokens import RequiredTokens
-from mt.inference.sentence_search import Candidate, SentenceSearch
+from mt.inference.sentence_search import Candidate, ConstrainedSearch, SentenceSearch
+
+BestTokens = Callable[[Tensor, int, list[bool]], tuple[np.ndarray, np.ndarray]]
+"""(logits [B, w, V], k, which sentences must not end) -> log P and ids of the k best [B, w, k]."""
 
 
-def find_candidates(logits: Tensor, active: list[SentenceSearch]) -> list[list[Candidate]]:
-    """The candidates of each sentence from the logits [B, w, V] of its hypotheses, best first."""
-    first = active[0].options
-    if all(sentence.options is first for sentence in active):
-        return _find_alike(logits, active)
-    by_options: dict[int, list[int]] = {}
+def find_candidates(
+    logits: Tensor, active: list[SentenceSearch], best_tokens: BestTokens | None = None
+) -> list[list[Candidate]]:
+    """The candidates of each sentence from the logits [B, w, V] of its hypotheses, best first.
+
+    ``best_tokens`` serves the sentences where nothing but a least length constrains the tokens; it
+    may destroy the logits.
+    """
+    groups: dict[tuple[int, bool], list[int]] = {}
     for b, sentence in enumerate(active):
-        by_options.setdefault(id(sentence.options), []).append(b)
+        is_free = best_tokens is not None and _is_free(sentence)
+        groups.setdefault((id(sentence.options), is_free), []).append(b)
+    if len(groups) == 1:
+        return _find_alike(logits, active, best_tokens if is_free else None)
     candidates: list[list[Candidate]] = [[] for _ in active]
-    for rows in by_options.values():
+    for (_, is_free), rows in groups.items():
         alike = [active[b] for b in rows]
         width = max(len(sentence.alive) for sentence in alike)
-        for b, found in zip(rows, _find_alike(logits[rows, :width], alike), strict=True):
+        own = _find_alike(logits[rows, :width], alike, best_tokens if is_free else None)
+        for b, found in zip(rows, own, strict=True):
             candidates[b] = found
     return candidates
 
 
-def _find_alike(logits: Tensor, active: list[SentenceSearch]) -> list[list[Candidate]]:
+def _is_free(sentence: SentenceSearch) -> bool:
+    """Whether nothing but a least length constrains the next token of a beam search."""
+    options = sentence.options
+    return (
+        options.is_beam_search
+        and options.repetition_penalty == 1
+        and not options.no_repeat_ngram
+        and sentence.forced() is None
+        and not isinstance(sentence, ConstrainedSearch)
+    )
+
+
+def _find_alike(
+    logits: Tensor, active: list[SentenceSearch], best_tokens: BestTokens | None
+) -> list[list[Candidate]]:
     options = active[0].options
+    # The 2k best candidates of each sentence, as in tensor2tensor: at least k do not end.
+    keep = 1 if options.beam_size == 1 else 2 * options.beam_size
+    k = min(keep, logits.shape[2])
+    if best_tokens is not None:
+        short = [sentence.length < options.min_length for sentence in active]
+        return _beam_candidates(*best_tokens(logits, k, short), active, keep)
     required = RequiredTokens.of(active)
     log_probs = _constrained_log_probs(logits, active, options, required)
-    if options.is_beam_search:
-        candidates = _beam_candidates(log_probs, active, options)
-        return candidates if required is None else required.add_to(candidates, log_probs)
-    return _independent_candidates(log_probs, active, options)
+    if not options.is_beam_search:
+        return _independent_candidates(log_probs, active, options)
+    top, tokens = _top_k(log_probs, k)
+    candidates = _beam_candidates(top.cpu().numpy(), tokens.cpu().numpy(), active, keep)
+    return candidates if required is None else required.add_to(candidates, log_probs)
 
 
 def _beam_candidates(
-    log_probs: Tensor, active: list[SentenceSearch], options: SearchOptions
+    top_log_probs: np.ndarray, ids: np.ndarray, active: list[SentenceSearch], keep: int
 ) -> list[list[Candidate]]:
-    """The 2k best candidates of each sentence, as in tensor2tensor: at least k do not end."""
-    keep = 1 if options.beam_size == 1 else 2 * options.beam_size
-    B, w, V = log_probs.shape
-    top, tokens = _top_k(log_probs, min(keep, V))
-    top_log_probs, ids = top.cpu().numpy(), tokens.cpu().numpy()  # [B, w, keep]
+    """The ``keep`` best candidates of each sentence, of the best [B, w, k] of its hypotheses."""
+    B, w, _ = ids.shape
     empty_rows = [-math.inf] * w
     before = [[node.total for node in s.alive] + empty_rows[len(s.alive) :] for s in active]
     totals = (top_log_probs + np.array(before)[:, :, None]).reshape(B, -1)
@@ -131,7 +159,7 @@ def _constrained_log_probs(
     log_probs[:, :, :FIRST_OUTPUT_ID] = -torch.inf
     if options.min_length:
         short = [b for b, sentence in enumerate(active) if sentence.length < options.min_length]
-        log_probs[short, :, EOS] = -torch.inf
+        log_probs[short if len(short) < len(active) else slice(None), :, EOS] = -torch.inf
     if options.no_repeat_ngram:
         _forbid_repeated_ngrams(log_probs, active, options.no_repeat_ngram)
     if required is not None:
@@ -177,6 +205,9 @@ def _top_k(log_probs: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     Folds V into columns of 16 numbers and searches only the k columns with the largest maxima.
     """
+    if k == 1 and log_probs.device.type == "cpu":  # PyTorch's own is not vectorised
+        index = torch.from_numpy(log_probs.numpy().argmax(axis=2, keepdims=True))
+        return log_probs.gather(2, index), index
     if k == 1:
         values, index = log_probs.max(dim=2, keepdim=True)
         return values, index

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
+from mt.inference.native.best import best_tokens
+from mt.inference.native.step import NativeState, native_transformer
 from mt.model.layers import AddNorm, FeedForward
 from mt.model.transformer import Stacks, Transformer, positional_encoding
 
@@ -33,6 +35,7 @@ class InferenceStacks:
     def __init__(self, model: Stacks, precision: str) -> None:
         weight = model.embedding.weight.detach()
         self.device, self.precision = weight.device, precision
+        self.exact = precision == "float32"  # a result does not depend on its batch
         self.parameters = sum(p.numel() for p in model.parameters())
         self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, model.h
         self.make, self.dtype = linear_ops(precision, self.device)
@@ -78,22 +81,27 @@ class InferenceStacks:
         ``table`` replaces the embedding.
         """
         end = (first if isinstance(first, int) else int(first.max())) + ids.shape[1]
-        encodings = self.positions  # read once: another thread may replace it
-        if end > len(encodings):
-            encodings = position_table(self.learned, 2 * end + 100, self.d_model)
-            encodings = self.positions = encodings.to(self.device, self.dtype)
+        encodings = self.encodings(end)
         positions = encodings[first:end] if isinstance(first, int) else encodings[first, None]
         x = torch.embedding(self.embedding if table is None else table, ids)
         return torch.add(positions, x, alpha=math.sqrt(self.d_model)).flatten(0, 1)
+
+    def encodings(self, n: int) -> Tensor:
+        """The encodings [>= n, d_model] of the first n positions, and of more."""
+        encodings = self.positions  # read once: another thread may replace it
+        if n > len(encodings):
+            encodings = position_table(self.learned, 2 * n + 100, self.d_model)
+            encodings = self.positions = encodings.to(self.device, self.dtype)
+        return encodings
 
 
 class InferenceModel(InferenceStacks):
     """A Transformer as the search wants it (``mt.inference.beam_search.SearchModel``).
 
     ``precision`` float32 is exact; bfloat16 is the type of weights and activations; int8 multiplies
-    8-bit weights with activations rounded on the fly, on the CPU. The weights are those of now:
-    after more training, make a new InferenceModel. Positions after the last learned one are like
-    the last.
+    8-bit weights with activations rounded on the fly, on the CPU, and where it can in C++
+    (``mt.inference.native``). The weights are those of now: after more training, make a new
+    InferenceModel. Positions after the last learned one are like the last.
 
     Raises ValueError for another precision, and for int8 on a device other than the CPU.
     """
@@ -109,8 +117,16 @@ class InferenceModel(InferenceStacks):
         self.target_embedding = self.embedding
         if model.target_embedding is not None:
             self.target_embedding = model.target_embedding.weight.detach().to(self.dtype)
+        self.native = native_transformer(self)
+        self.exact = self.exact or self.native is not None
+        self.best_tokens = None if self.native is None else best_tokens
 
-    def start(self, src: Tensor) -> State:
+    def start(self, src: Tensor) -> State | NativeState:
+        if self.native is not None:
+            return self.native.start(src, self.encodings(src.shape[1]))
+        return self._start(src)
+
+    def _start(self, src: Tensor) -> State:
         padding = src == self.pad_id
         mask = None
         if padding.any():
@@ -123,7 +139,12 @@ class InferenceModel(InferenceStacks):
         cross = [layer.cross_attention.keys_values(x, len(src)) for layer in self.decoder]
         return State(torch.stack(cross), (~padding).sum(dim=1).tolist())
 
-    def step(self, tokens: Tensor, state: State, parents: Tensor | None = None) -> Tensor:
+    def step(
+        self, tokens: Tensor, state: State | NativeState, parents: Tensor | None = None
+    ) -> Tensor:
+        if isinstance(state, NativeState):
+            assert self.native is not None
+            return self.native.step(tokens, state, parents, self.encodings(state.oldest + 1))
         B, w = tokens.shape
         x = self.embed(tokens.view(-1, 1), state.positions(w), self.target_embedding)
         caches, index, keys, values, mask = state.advance(w, parents)
@@ -138,7 +159,7 @@ class InferenceModel(InferenceStacks):
         T = max(map(len, outputs), default=0) + 1
         inputs = [[bos, *ids] + [bos] * (T - 1 - len(ids)) for ids in outputs]  # shifted right
         tokens = torch.tensor(inputs, device=self.device)
-        state = self.start(src)
+        state = self._start(src)
         state.weights = []
         x = self.embed(tokens, 0, self.target_embedding)
         causal = torch.full((T, T), -torch.inf, dtype=self.dtype, device=self.device).triu(1)

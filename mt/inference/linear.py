@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mt.inference.native.linear import NativeLinear, can_multiply
 from mt.utils import torch_private
 
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -70,7 +71,10 @@ class BlockedLinear:
 
 
 class Int8Linear:
-    """W in 8 bits with a scale for each output; x is rounded to 8 bits between its extremes."""
+    """W in 8 bits with a scale for each output; x is rounded to 8 bits between its extremes.
+
+    That is, between those of all its rows: use ``mt.inference.native`` instead where it runs.
+    """
 
     def __init__(self, W: Tensor, b: Tensor | None = None) -> None:
         scales = W.abs().amax(dim=1).clamp(min=1e-8).double() / 127
@@ -102,7 +106,7 @@ def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.
     if precision == "int8":
         if device.type != "cpu":
             raise ValueError(f"precision='int8' is for the CPU, not for {device}")
-        kind = Int8Linear
+        kind = _int8_linear
     elif precision == "bfloat16" and can_block(device):
         kind = BlockedLinear
 
@@ -110,6 +114,10 @@ def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.
         return kind(W.to(dtype), None if b is None else b.to(dtype))
 
     return make, dtype
+
+
+def _int8_linear(W: Tensor, b: Tensor | None = None) -> LinearOp:
+    return NativeLinear(W, b) if can_multiply(W) else Int8Linear(W, b)
 
 
 def can_block(device: torch.device) -> bool:

@@ -50,10 +50,11 @@ Path = str | os.PathLike[str]
 class Translator:
     """Translates lines of text with one model, or with several as an ensemble.
 
-    In float32 the result of a line does not depend on the other lines. Training showed the model
-    no line longer than ``max_length`` tokens: the translator splits such a line after a sentence
-    or clause (``mt.inference.sentence_splitter``), translates the parts, and warns. ``workers``
-    threads translate one batch each; None is one for each of torch's threads on the CPU, else 1.
+    In float32, and in int8 where ``mt.inference.native`` runs, the result of a line does not depend
+    on the other lines. Training showed the model no line longer than ``max_length`` tokens: the
+    translator splits such a line after a sentence or clause (``mt.inference.sentence_splitter``),
+    translates the parts, and warns. ``workers`` threads translate one batch each; None is one for
+    each of torch's threads on the CPU, else 1.
 
     Raises ValueError without a model, or for a precision or ``workers`` that make no sense.
     """
@@ -74,7 +75,7 @@ class Translator:
             raise ValueError("no model to translate with")
         self.models = [make_inference(model, precision) for model in models]
         self.model = self.models[0] if len(models) == 1 else Ensemble(self.models)
-        self.exact = precision == "float32"  # a result does not depend on its batch
+        self.exact = all(model.exact for model in self.models)  # whatever the batch
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.name = name
@@ -367,7 +368,8 @@ class Translator:
             return self.models[0].cross_attention_weights(src, [outputs[i] for i in batch], BOS)
 
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]
-        return run_batches(attend, lengths, 1, batch_size, self.workers, self.exact)
+        exact = self.models[0].precision == "float32"  # in int8, what it gives is PyTorch's
+        return run_batches(attend, lengths, 1, batch_size, self.workers, exact)
 
     def join(self, line: str, outputs: Sequence[Output]) -> Translation:
         """The translation of a line from those of its inputs; without any it stays as it is."""

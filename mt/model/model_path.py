@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from mt.model import checkpoint, hub, marian_import
+from mt.utils.cache import cache_folder
 
 
 def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
@@ -23,13 +24,11 @@ def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
     if name == "latest":
         return latest()
     if isinstance(name, str) and hub.is_name(name):
-        return hub.converted(name, _cache())
+        return hub.converted(name, cache_folder("models"))
     path = Path(str(name))
-    return marian_import.converted(path, _cache()) if marian_import.is_marian(path) else path
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("MT_CACHE") or "~/.cache/mt").expanduser() / "models"
+    if marian_import.is_marian(path):
+        return marian_import.converted(path, cache_folder("models"))
+    return path
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:

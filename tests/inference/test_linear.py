@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mt.inference.linear import BlockedLinear, DenseLinear, Int8Linear, can_block, linear_ops
+from mt.inference.native.linear import NativeLinear
 
 CPU = torch.device("cpu")
 blocks = pytest.mark.skipif(not can_block(CPU), reason="this torch has no oneDNN")
@@ -79,13 +80,41 @@ def test_no_warning_reaches_the_user():
     [
         ("float32", (DenseLinear,), torch.float32),
         ("bfloat16", (BlockedLinear, DenseLinear), torch.bfloat16),
-        ("int8", (Int8Linear,), torch.float32),
+        ("int8", (Int8Linear, NativeLinear), torch.float32),
     ],
 )
 def test_each_precision_has_its_kind_of_op(precision, kinds, dtype):
     make, op_dtype = linear_ops(precision, CPU)
     assert isinstance(make(torch.randn(4, 8)), kinds)
     assert op_dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (24, 16), (64, 20), (100, 64), (192, 128)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_native_product_rounds_each_row_as_pytorch_rounds_it_alone(native_library, biased, shape):
+    W, x = torch.randn(shape), torch.randn(14, shape[1]) * torch.logspace(-1, 3, 14)[:, None]
+    b = torch.randn(shape[0]) if biased else None
+    residual = torch.randn(14, shape[0])
+    x[3] = 0
+    x[4] = x[4].abs()
+    native, alone = NativeLinear(W, b), Int8Linear(W, b)
+    each = torch.cat([alone(row[None]) for row in x])
+    for product, expected in (
+        (native(x), each),
+        (native(x.t().contiguous().t()), each),
+        (native.relu(x), each.relu()),
+        (native.add_residual(x, residual), each + residual),
+    ):
+        assert_close(product, expected, atol=1e-5, rtol=1e-5)
+    for rows in (1, 2, 3, 4, 5, 6, 13):  # as many at once, to the last bit
+        assert torch.equal(native(x[:rows]), native(x)[:rows])
+
+
+def test_a_native_product_hides_no_nan(native_library):
+    x = torch.randn(4, 16)
+    x[1, 3], x[2, 5] = torch.nan, torch.inf
+    y = NativeLinear(torch.randn(8, 16)).relu(x)
+    assert y.isnan().all(dim=1).tolist() == [False, True, True, False]
 
 
 def test_an_accelerator_has_dense_ops():

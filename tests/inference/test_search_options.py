@@ -24,6 +24,7 @@ from test_beam_search import (
     random_logits,
     some_sources,
 )
+from torch.testing import assert_close
 
 import mt.inference.beam_search
 import mt.inference.candidates
@@ -424,6 +425,16 @@ def test_the_largest_are_found_in_folds_as_without():
             wanted = logits.topk(keep)
             assert torch.equal(values, wanted.values)
             assert torch.equal(index, wanted.indices)
+
+
+def test_the_first_of_equal_tokens_and_of_nans_is_the_likeliest():
+    logits = torch.randint(0, 3, (5, 2, 40)).float()
+    logits[0, 0, 17:] = torch.nan
+    logits[0, 1] = -torch.inf
+    values, index = mt.inference.candidates._top_k(logits, 1)
+    wanted = logits.max(dim=2, keepdim=True)
+    assert_close(values, wanted.values, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(index, wanted.indices)
 
 
 def test_bos_is_how_every_output_begins():

@@ -1,0 +1,1 @@
+"""The Transformer in 8 bits, in C++: see ``build`` for where it runs."""

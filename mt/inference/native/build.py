@@ -1,0 +1,99 @@
+"""The C++ of this folder as a library, compiled at its first use and kept in the cache.
+
+It needs Linux, a CPU with AVX512-VNNI and, once, a C++ compiler. The environment variable
+MT_NATIVE=0 turns it off. Without it int8 has PyTorch's products.
+"""
+
+import ctypes
+import hashlib
+import logging
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from mt.utils.atomic import atomic_path
+from mt.utils.cache import cache_folder
+
+log = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+SOURCES = [HERE / name for name in ("products.h", "products.cpp", "step.cpp", "best.cpp")]
+FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "fma")  # of the CPU
+OPTIONS = ["-O3", "-std=c++17", "-shared", "-fPIC"]
+OPTIONS += [f"-m{feature.replace('_', '')}" for feature in FEATURES]
+COMPILERS = ("c++", "g++", "clang++")
+TIMEOUT = 60  # seconds; a compilation takes three
+
+Pointer, Int = ctypes.c_void_p, ctypes.c_int64
+ARGUMENTS = {  # of each function, as the C++ declares it
+    "mt_multiply": (Pointer, Pointer, Int, Int, Pointer, Int),
+    "mt_encode": (Pointer, Pointer),
+    "mt_step": (Pointer, Pointer),
+    "mt_best": (Pointer, Int, Int, Int, Int, Int, ctypes.c_char_p, Pointer, Pointer, Int),
+}
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """The library, or None where it cannot be had, which the log explains."""
+    if os.environ.get("MT_NATIVE") == "0":
+        return None
+    try:
+        missing = set(FEATURES) - _cpu_features()
+        if missing:
+            raise OSError(f"this CPU lacks {', '.join(sorted(missing))}")
+        loaded = ctypes.CDLL(str(_compiled()))
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        log.info(f"int8 is computed by PyTorch, which is slower: {error}")
+        return None
+    for name, arguments in ARGUMENTS.items():
+        getattr(loaded, name).argtypes = arguments
+    return loaded
+
+
+def _cpu_features() -> set[str]:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return set(next((line for line in file if line.startswith("flags")), "").split())
+
+
+def _compiled() -> Path:
+    """The library's file. Its name changes with the sources. Raises OSError and others."""
+    folder = cache_folder("native")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OSError(f"{folder}: others may write there, and its programs would run here")
+    content = b"".join(path.read_bytes() for path in SOURCES) + repr(OPTIONS).encode()
+    file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
+    if not file.is_file():
+        log.info(f"compiling the C++ for int8, once: {file}")
+        with atomic_path(file) as partial:
+            _compile(partial)
+    return file
+
+
+def _compile(target: Path) -> None:
+    compiler = _find_compiler()
+    version = subprocess.run(
+        [*compiler, "--version"], capture_output=True, text=True, timeout=TIMEOUT
+    )
+    # Clang's OpenMP is another than PyTorch's, and some pairs of them end the program.
+    openmp = [] if "clang" in version.stdout else ["-fopenmp"]
+    files = [str(path) for path in SOURCES if path.suffix == ".cpp"]
+    command = [*compiler, *OPTIONS, *openmp, *files, "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    if done.returncode != 0:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), "")
+        raise OSError(f"{shlex.join(compiler)} fails: {reason or done.returncode}")
+
+
+def _find_compiler() -> list[str]:
+    own = shlex.split(os.environ.get("CXX", ""))
+    for compiler in [own] if own else [[name] for name in COMPILERS]:
+        if shutil.which(compiler[0]):
+            return compiler
+    raise OSError("there is no C++ compiler: install g++")

@@ -1,0 +1,150 @@
+"""The C++ for int8 is compiled once; where it cannot be, PyTorch computes int8."""
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import babbler
+
+from mt.inference.beam_search import search
+from mt.inference.incremental import InferenceModel
+from mt.inference.linear import Int8Linear, linear_ops
+from mt.inference.native import build
+from mt.inference.options import SearchOptions
+
+SOURCE = torch.tensor([[5, 6, 7, 3]])
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """As in a new process, whose cache is empty."""
+    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MT_NATIVE", raising=False)
+    build.library.cache_clear()
+    yield tmp_path / "cache" / "native"
+    build.library.cache_clear()
+
+
+def compiler(path: Path, script: str) -> str:
+    path.write_text(f'#!/bin/sh\nfor last; do :; done\n[ "$last" = --version ] && exit\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_it_is_compiled_once(native_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(subprocess, "run", never)
+    build.library.cache_clear()
+    assert build.library() is not None
+
+
+def no_features() -> set[str]:
+    return set()
+
+
+def no_linux() -> set[str]:
+    raise FileNotFoundError(2, "No such file or directory", "/proc/cpuinfo")
+
+
+def at_a_file(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    folder.parent.write_text("")
+
+
+def others_may_write(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+
+
+def nothing_installed(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.delenv("CXX", raising=False)
+    patch.setenv("PATH", str(folder))
+
+
+def a_compiler_that(script: str) -> Any:
+    def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(build, "TIMEOUT", 0.3)
+        patch.setenv("CXX", compiler(folder.parent.parent / "compiler", script))
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda _, patch: patch.setattr(build, "_cpu_features", no_features), "this CPU lacks avx"),
+        (lambda _, patch: patch.setattr(build, "_cpu_features", no_linux), "/proc/cpuinfo"),
+        (lambda _, patch: patch.setenv("CXX", "/no/such/compiler"), "no C++ compiler: install g++"),
+        (nothing_installed, "no C++ compiler: install g++"),
+        (a_compiler_that("echo 'step.cpp: error: no' >&2; exit 1"), "step.cpp: error: no"),
+        (a_compiler_that("exec sleep 5"), "timed out"),
+        (a_compiler_that('echo nonsense > "$last"'), "file too short"),
+        (at_a_file, "cache"),
+        (others_may_write, "others may write there"),
+    ],
+)
+def test_where_it_cannot_be_had_pytorch_computes(
+    prepare: Any,
+    reason: str,
+    empty_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    features = build._cpu_features
+    monkeypatch.setattr(build, "_cpu_features", lambda: set(build.FEATURES))
+    if reason == "this CPU lacks avx":
+        monkeypatch.setattr(build, "_cpu_features", features)
+    prepare(empty_cache, monkeypatch)
+    with caplog.at_level(logging.INFO):
+        model = InferenceModel(babbler(40), "int8")
+    assert isinstance(model.vocabulary, Int8Linear)
+    assert not model.exact
+    last = caplog.records[-1]
+    assert last.levelno == logging.INFO
+    assert last.message.startswith("int8 is computed by PyTorch, which is slower: ")
+    assert reason in last.message
+    assert "\n" not in last.message
+    assert search(model, SOURCE, SearchOptions(beam_size=2, max_length=4))[0][0].ids
+    assert not empty_cache.is_dir() or not list(empty_cache.glob(".*partial"))
+
+
+def test_it_can_be_turned_off(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MT_NATIVE", "0")
+    make, _ = linear_ops("int8", torch.device("cpu"))
+    assert isinstance(make(torch.randn(4, 8)), Int8Linear)
+    assert not caplog.records
+    assert not empty_cache.exists()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_other_precisions_do_not_ask_for_it(
+    precision: str, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never() -> set[str]:
+        raise AssertionError("asked for")
+
+    monkeypatch.setattr(build, "_cpu_features", never)
+    InferenceModel(babbler(40), precision)
+    assert not empty_cache.exists()
+
+
+def test_two_at_once_compile_a_whole_file(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = 'printf wh > "$last"; sleep 0.1; printf ole >> "$last"'
+    monkeypatch.setenv("CXX", compiler(empty_cache.parent.parent / "compiler", script))
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(build._compiled) for _ in range(2))
+    assert first.result() == second.result()
+    assert first.result().read_text() == "whole"
+    assert os.listdir(empty_cache) == [first.result().name]
+    assert empty_cache.stat().st_mode & 0o777 == 0o700
