@@ -7,6 +7,7 @@ Shapes: B sentences still active, w hypotheses of each, S source length, V vocab
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -84,7 +85,7 @@ class DecodingBatch:
     def join(self, src: Tensor, sentences: Sequence[SentenceSearch]) -> None:
         """Add the searches of the sources [B, S], which end in eos, then padding."""
         self._device = src.device
-        with torch.autocast(src.device.type, enabled=False):  # an InferenceModel has a precision
+        with _own_precision(src.device):
             state = self.model.start(src)
             if self.active:
                 self._state.join(state)
@@ -102,7 +103,7 @@ class DecodingBatch:
         # Before its first step, and in greedy search, a hypothesis has itself to continue.
         if any(s.options.width > 1 for s in active) and any(s.length for s in active):
             parents = _table([sentence.parents for sentence in active], width, device)
-        with torch.autocast(device.type, enabled=False):
+        with _own_precision(device):
             logits = self.model.step(tokens, self._state, parents)
         candidates = find_candidates(logits, active, getattr(self.model, "best_tokens", None))
         for sentence, sentence_candidates in zip(active, candidates, strict=True):
@@ -123,6 +124,13 @@ class DecodingBatch:
             self._state.select(order)
         else:
             self._state = None  # its memory may be large
+
+
+def _own_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """No autocast, which takes time even to turn off: an InferenceModel has a precision."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def _decode(

@@ -13,7 +13,7 @@ d_v; zeros fill up the other. Masks are added to the scores here: 0 where a quer
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,10 +21,12 @@ from torch import Tensor, nn
 
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
-from mt.inference.native.best import best_tokens
-from mt.inference.native.step import NativeState, native_transformer
 from mt.model.layers import AddNorm, FeedForward
 from mt.model.transformer import Stacks, Transformer, positional_encoding
+
+if TYPE_CHECKING:
+    from mt.inference.candidates import BestTokens
+    from mt.inference.native.step import NativeState, NativeTransformer
 
 
 class InferenceStacks:
@@ -117,11 +119,17 @@ class InferenceModel(InferenceStacks):
         self.target_embedding = self.embedding
         if model.target_embedding is not None:
             self.target_embedding = model.target_embedding.weight.detach().to(self.dtype)
-        self.native = native_transformer(self)
-        self.exact = self.exact or self.native is not None
-        self.best_tokens = None if self.native is None else best_tokens
+        self.native: NativeTransformer | None = None
+        self.best_tokens: BestTokens | None = None
+        if precision == "int8":  # others do not wait for the imports
+            from mt.inference.native.best import best_tokens
+            from mt.inference.native.step import native_transformer
 
-    def start(self, src: Tensor) -> State | NativeState:
+            self.native = native_transformer(self)
+            if self.native is not None:
+                self.exact, self.best_tokens = True, best_tokens
+
+    def start(self, src: Tensor) -> "State | NativeState":
         if self.native is not None:
             return self.native.start(src, self.encodings(src.shape[1]))
         return self._start(src)
@@ -139,11 +147,8 @@ class InferenceModel(InferenceStacks):
         cross = [layer.cross_attention.keys_values(x, len(src)) for layer in self.decoder]
         return State(torch.stack(cross), (~padding).sum(dim=1).tolist())
 
-    def step(
-        self, tokens: Tensor, state: State | NativeState, parents: Tensor | None = None
-    ) -> Tensor:
-        if isinstance(state, NativeState):
-            assert self.native is not None
+    def step(self, tokens: Tensor, state: Any, parents: Tensor | None = None) -> Tensor:
+        if self.native is not None:
             return self.native.step(tokens, state, parents, self.encodings(state.oldest + 1))
         B, w = tokens.shape
         x = self.embed(tokens.view(-1, 1), state.positions(w), self.target_embedding)

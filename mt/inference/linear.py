@@ -11,7 +11,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mt.inference.native.linear import NativeLinear, can_multiply
 from mt.utils import torch_private
 
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -117,6 +116,9 @@ def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.
 
 
 def _int8_linear(W: Tensor, b: Tensor | None = None) -> LinearOp:
+    # An import that only int8 waits for.
+    from mt.inference.native.linear import NativeLinear, can_multiply
+
     return NativeLinear(W, b) if can_multiply(W) else Int8Linear(W, b)
 
 
