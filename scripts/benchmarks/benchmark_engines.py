@@ -268,6 +268,7 @@ ENGINES = {
     "mt-bfloat16": Engine("mt", partial(build_mt, precision="bfloat16"), devices=BOTH),
     "mt-int8": Engine("mt", partial(build_mt, precision="int8")),
     "mt-workers": Engine("mt", partial(build_mt, workers=True), min_batch=2),
+    "mt-int8-workers": Engine("mt", partial(build_mt, precision="int8", workers=True), min_batch=2),
     "transformers": Engine("transformers", build_transformers, devices=BOTH),
     "transformers-bfloat16": Engine(
         "transformers", partial(build_transformers, precision="bfloat16"), devices=("cuda",)

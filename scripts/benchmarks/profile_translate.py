@@ -1,14 +1,16 @@
 """Where the time of translating one sentence goes, and how far from the memory's limit it is.
 
-python scripts/benchmarks/profile_translate.py [--threads 2] [--output FILE.json]
+python scripts/benchmarks/profile_translate.py [--threads 2] [--precision int8] [--output FILE.json]
 
 Measures each size and search of `benchmark_translate.py`, in microseconds a step.
-docs/performance.md says what each column means.
+docs/performance.md says what each column means. In C++ (`mt.inference.native`), products are the
+whole call; MT_NATIVE=0 shows int8 without it.
 """
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,22 +22,30 @@ from reporting import new_report, table, write_report
 from mt.data.special_ids import EOS, PAD
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
+from mt.inference.linear import PRECISIONS
 from mt.inference.options import SearchOptions
 from mt.model.transformer import Transformer
 
 STEPS = 37  # tokens of each output, with eos
-PRODUCTS = ("aten::mm", "aten::addmm", "mkldnn::_linear_pointwise")
+PRODUCTS = (
+    "aten::mm",
+    "aten::addmm",
+    "mkldnn::_linear_pointwise",
+    "quantized::linear_dynamic",
+    "quantized::linear_relu_dynamic",
+)
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # of a weight
 
 
-def build(size: Size) -> InferenceModel:
+def build(size: Size, precision: str) -> InferenceModel:
     torch.manual_seed(0)
-    return InferenceModel(Transformer(size.vocabulary, **size.of_mt()).eval())
+    return InferenceModel(Transformer(size.vocabulary, **size.of_mt()).eval(), precision)
 
 
-def bytes_a_step(size: Size) -> int:
+def bytes_a_step(size: Size, precision: str) -> int:
     """Weights that a step reads: six square matrices and the feed-forward's two in each layer."""
     layer = 6 * size.d_model**2 + 2 * size.d_model * size.d_ff
-    return 4 * (size.layers * layer + size.vocabulary * size.d_model)
+    return BYTES[precision] * (size.layers * layer + size.vocabulary * size.d_model)
 
 
 def microseconds(run: Callable[[], object], repeats: int = 9) -> float:
@@ -56,6 +66,34 @@ def reading(count: int) -> float:
     return min(microseconds(read) for read in readers)
 
 
+@contextmanager
+def clock(owner: Any, name: str) -> Iterator[list[float]]:
+    """The microseconds that calls of a function take meanwhile."""
+    original, spent = getattr(owner, name), []
+
+    def timed(*arguments: Any) -> Any:
+        start = time.perf_counter()
+        result = original(*arguments)
+        spent.append((time.perf_counter() - start) * 1e6)
+        return result
+
+    setattr(owner, name, timed)
+    yield spent
+    setattr(owner, name, original)
+
+
+def profiled_products(model: InferenceModel, beam: int, src: torch.Tensor) -> float:
+    """Microseconds a step that PyTorch's products take."""
+    state = model.start(src)
+    with torch.inference_mode(), torch.profiler.profile() as profile:
+        model.step(torch.full((1, 1), FIRST_WORD), state)
+        parents = None if beam == 1 else torch.zeros(1, beam, dtype=torch.long)
+        for _ in range(STEPS):
+            model.step(torch.full((1, beam), FIRST_WORD), state, parents)
+    events = profile.key_averages()
+    return sum(e.self_cpu_time_total for e in events if e.key in PRODUCTS) / (STEPS + 1)
+
+
 def measure(model: InferenceModel, beam: int, sources: list[list[int]]) -> dict[str, float]:
     """Microseconds a step of the search, of the decoder's step, and of its products."""
     options = SearchOptions(beam, min_length=STEPS - 1, max_length=STEPS - 1)
@@ -66,45 +104,35 @@ def measure(model: InferenceModel, beam: int, sources: list[list[int]]) -> dict[
             search(model, src, options)
 
     whole = microseconds(run, 5)
-    original, spent = model.step, [0.0]
-
-    def timed(*arguments: Any) -> torch.Tensor:
-        start = time.perf_counter()
-        logits = original(*arguments)
-        spent[0] += time.perf_counter() - start
-        return logits
-
-    model.step = timed  # type: ignore[method-assign]
-    run()
-    model.step = original  # type: ignore[method-assign]
-    state = model.start(inputs[0])
-    with torch.inference_mode(), torch.profiler.profile() as profile:
-        model.step(torch.full((1, 1), FIRST_WORD), state)
-        parents = None if beam == 1 else torch.zeros(1, beam, dtype=torch.long)
-        for _ in range(STEPS):
-            model.step(torch.full((1, beam), FIRST_WORD), state, parents)
-    events = profile.key_averages()
-    products = sum(e.self_cpu_time_total for e in events if e.key in PRODUCTS)
-    count = STEPS * len(inputs)
+    with clock(model, "step") as step:
+        run()
+    if model.native is None:
+        products = profiled_products(model, beam, inputs[0])
+    else:
+        with clock(model.native, "_step") as call:
+            run()
+        products = statistics.mean(call)
     return {
-        "search": whole / count,
-        "step": spent[0] * 1e6 / count,
-        "products": products / (STEPS + 1),
+        "search": whole / (STEPS * len(inputs)),
+        "step": statistics.mean(step),
+        "products": products,
     }
 
 
 def main() -> None:
     parser = new_parser(__doc__)
     add_output_options(parser, picture=False)
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rows, results = [], []
     for name, size in SIZES.items():
         sources = next(batches(size.vocabulary, 8))
-        empty = build(Size(16, 16, size.heads, size.layers, 64))
+        # As small as the C++ takes it.
+        empty = build(Size(16 * size.heads, 16, size.heads, size.layers, 64), args.precision)
         small_sources = [[FIRST_WORD] * len(source) for source in sources]
-        model = build(size)
-        count = bytes_a_step(size)
+        model = build(size, args.precision)
+        count = bytes_a_step(size, args.precision)
         limit = reading(count)
         for beam in (1, 4):
             measured = measure(model, beam, sources)
@@ -122,7 +150,9 @@ def main() -> None:
             rows.append([title({**result, "batch": 1}), f"{count / 1e6:.0f}", *values])
     header = ["µs a step", "MB read", "search", "step", "products", "called at all", "reading"]
     print(table(header, rows))
-    report = new_report(threads=args.threads, versions=versions(["torch"]), results=results)
+    settings = {"threads": args.threads, "precision": args.precision}
+    settings["native"] = model.native is not None
+    report = new_report(**settings, versions=versions(["torch"]), results=results)
     write_report(args.output, report)
 
 
