@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,22 +16,25 @@ from mt.inference.incremental import InferenceModel
 from mt.inference.native.best import best_tokens
 from mt.inference.native.step import NativeState
 from mt.inference.options import SearchOptions
+from mt.model.marian import MarianTransformer
 from mt.model.transformer import Transformer
 
 BOS, EOS, V = 2, 3, 70
 SHAPES: list[dict[str, Any]] = [
     {},
     {"norm": "pre"},
+    {"marian": True},  # attention has biases, and the output
     {"h": 1, "d_k": 32},
     {"h": 1, "d_model": 96, "learned_positions": 60},
     {"N": 1, "tied_embeddings": False, "scaled_scores": False},
 ]
 
 
-def make(**changes: Any) -> Transformer:
+def make(marian: bool = False, **changes: Any) -> Transformer:
     """With biases and norms that are not their initial values: an omission would show."""
     torch.manual_seed(0)
-    model = Transformer(**{"vocab_size": V, "N": 2, "d_model": 32, "d_ff": 64, "h": 2, **changes})
+    kind = partial(MarianTransformer, "relu") if marian else Transformer
+    model = kind(**{"vocab_size": V, "N": 2, "d_model": 32, "d_ff": 64, "h": 2, **changes})
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "bias" in name or "norm" in name:

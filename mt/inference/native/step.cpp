@@ -165,7 +165,7 @@ void normalise_row(const Norm& norm, const float* x, int64_t d, float* y) {
     }
 }
 
-// x [R, d_model] on its way through the layers. A thread keeps its buffers: they are large.
+// x [R, d_model] on its way through the layers.
 class Rows {
    public:
     Floats x;
@@ -256,8 +256,6 @@ bool in_vocabulary(const Model& M, const int64_t* ids, int64_t n) {
     return std::all_of(ids, ids + n, [&](int64_t id) { return 0 <= id && id < M.vocabulary.out; });
 }
 
-thread_local Rows rows_of_thread;
-
 }  // namespace
 
 extern "C" {
@@ -276,7 +274,7 @@ int mt_encode(const Model* model, const Sources* sources) {
         sentence.insert(sentence.end(), S.lengths[b], b);
     }
     const int64_t R = starts[S.B];
-    Rows& rows = rows_of_thread;
+    Rows rows;  // large with many sentences, so they are not kept
     rows.begin(M, R, S.threads);
     for (int64_t r = 0; r < R; ++r) {
         const int64_t b = sentence[r], t = r - starts[b];
@@ -312,7 +310,7 @@ int mt_step(const Model* model, Step* step) {
     const int64_t hw = M.h * M.width, R = S.B * S.w;
     if (!in_vocabulary(M, S.tokens, R)) return 0;
     extend_paths(S);
-    Rows& rows = rows_of_thread;
+    thread_local Rows rows;
     rows.begin(M, R, S.threads);
     for (int64_t r = 0; r < R; ++r)
         rows.embed(r, M.target_embedding, S.tokens[r], S.positions + S.ages[r / S.w] * M.d_model);
