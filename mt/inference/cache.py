@@ -70,8 +70,8 @@ class State:
             self.past_mask = mask.scatter_(2, slots[:, :, None], 0)
             index, used = (sentence, slots), max(self.slots_used, int(slots.max()) + 1)
             mask = mask[:, None, :, :used]
-        # What a mask hides must be finite all the same: 0 times NaN is NaN.
-        self._self_cache[:, :B, self.slots_used : used] = 0
+        if mask is not None:  # what it hides must be finite all the same: 0 times NaN is NaN
+            self._self_cache[:, :B, self.slots_used : used] = 0
         self.slots_used = used
         self.length += 1
         keys, values = by_layer(self._self_cache[:, :B, :used])
