@@ -53,7 +53,11 @@ def main(argv: list[str] | None = None) -> int:
         loaded = checkpoint.load(args.model)
         training = dict(loaded.config.get("training") or {})
         if args.card:
-            for name in ("command", "started from"):  # they name paths; the card has the recipe
+            for name in (
+                "command",
+                "started from",
+                "mean of models",
+            ):  # they name paths; the card has the recipe
                 training.pop(name, None)
         try:
             stored = storage.pack(loaded.model.state_dict(), args.storage)

@@ -9,6 +9,7 @@ All patterns take linear time, for hostile text too: what repeats can be read in
 a match begins only where none of its characters stands before.
 """
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -72,6 +73,7 @@ _URL = re.compile(
     )""",
     re.VERBOSE,
 )
+_IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{3,39}(?![\w:])")
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[\w-]+\.)+[^\W\d_]{2,20}(?![\w-])")
 _EXTENSION = re.compile(
     r"""\w\.(?: 7z|aac|apk|avi|bak|bat|bin|bmp|bz2|cfg|class|conf|cpp|crt|csv|css|dat|deb|dll|dmg
@@ -100,6 +102,17 @@ def _links(text: str) -> Iterator[Kept]:
             yield _as_is(text, match.start(), end, "url")
     for match in _EMAIL.finditer(text):
         yield _as_is(text, *match.span(), "e-mail")
+    for match in _IPV6.finditer(text):
+        if _is_ipv6(match[0]):
+            yield _as_is(text, *match.span(), "identifier")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _length(url: str) -> int:

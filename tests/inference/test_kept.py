@@ -86,6 +86,7 @@ from mt.inference.kept import KINDS, find_kept
         ("16-bit, mid-2020, pre-2000, A4-sized", "16|2020|2000|A4"),
         # Codes
         ("v2.3.1, 1.2.3 and 192.168.0.1:80.", "v2.3.1|1.2.3|192.168.0.1:80"),
+        ("2001:db8:f7e8:a3f:4883::7, ::1 and fe80::1.", "2001:db8:f7e8:a3f:4883::7|::1|fe80::1"),
         ("the B-52, an iPhone12, H2O, COVID-19", "B-52|iPhone12|H2O|COVID-19"),
         ("RTX4090 (1080p, 3D, 4K)", "RTX4090|1080p|3D|4K"),
         ("order #12345, AB-1234/56", "#12345|AB-1234/56"),
