@@ -6,7 +6,6 @@ It must be ready soon: what only a server needs is loaded after the arguments ar
 import argparse
 import logging
 import re
-import resource
 import signal
 import sys
 from dataclasses import fields
@@ -17,6 +16,11 @@ from typing import TYPE_CHECKING
 from mt.serving.limits import ApiKeys, Limits, read_api_keys
 from mt.utils import console
 from mt.utils.checks import check_int
+
+try:
+    import resource
+except ImportError:  # on Windows, which has no such limits
+    resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from mt.inference.translator import Translator
@@ -119,6 +123,8 @@ def set_up_logging(level: str) -> None:
 
 def allow_open_files(connections: int) -> None:
     """Raise the soft limit of open files, if it is too low for so many connections."""
+    if resource is None:
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + 200  # the model, the log, the listening socket
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -3,27 +3,24 @@
 import functools
 import logging
 import os
-import random
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from mt.data import augmentation, preprocessing
-from mt.data.batch_sampler import Batch, TokenBudgetSampler, collate
-from mt.data.preprocessing import PairFilter, PreparedCorpus
+from mt.data import preprocessing
+from mt.data.batch_dataset import Augmentation, BatchDataset
+from mt.data.batch_sampler import Batch, TokenBudgetSampler
+from mt.data.prepared_corpus import PreparedCorpus
+from mt.data.preprocessing import PairFilter
 from mt.data.readers import CorpusReader
-from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.utils.checks import check_number
-from mt.utils.processes import block_signals, worker_init_fn
+from mt.utils.processes import starting_workers, worker_init_fn
 
 log = logging.getLogger("mt")
-
-Sides = tuple[list[np.ndarray], list[np.ndarray]]  # ids of the source and the target sentences
-WORKER_TIMEOUT = 300  # seconds to wait for a worker's batch
 
 
 class TranslationData(pl.LightningDataModule):
@@ -104,11 +101,12 @@ class TranslationData(pl.LightningDataModule):
         )
         augment = None
         if self.bpe_dropout or self.noise:
-            augment = _Augmentation(self.tokenizer, self.bpe_dropout, self.noise, self.seed)
-        return self._loader(_BatchDataset(self.train, augment), sampler)
+            augment = Augmentation(self.tokenizer, self.bpe_dropout, self.noise, self.seed)
+        return self._loader(BatchDataset(self.train, augment), sampler, self.workers)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader(_BatchDataset(self.validation), self._validation_sampler)
+        # Without workers: they would hold memory all along, for work of milliseconds.
+        return self._loader(BatchDataset(self.validation), self._validation_sampler, workers=0)
 
     def _sampler(self, corpus: PreparedCorpus, shuffle: bool) -> TokenBudgetSampler:
         assert self.trainer is not None
@@ -117,14 +115,16 @@ class TranslationData(pl.LightningDataModule):
             self.trainer.world_size, shuffle,
         )  # fmt: skip
 
-    def _loader(self, dataset: "_BatchDataset", sampler: TokenBudgetSampler) -> DataLoader[Batch]:
+    def _loader(
+        self, dataset: BatchDataset, sampler: TokenBudgetSampler, workers: int
+    ) -> DataLoader[Batch]:
         # With batch_size=None the data set receives the sampler's lists whole and collates them.
-        return _SignalSafeLoader(
+        # Workers are spawned: a fork of a process with threads, as training is, can deadlock.
+        return _Loader(
             dataset, sampler=sampler, batch_size=None, pin_memory=torch.cuda.is_available(),
-            num_workers=self.workers, persistent_workers=self.workers > 0,
+            num_workers=workers, persistent_workers=workers > 0,
+            multiprocessing_context="spawn" if workers else None,
             worker_init_fn=functools.partial(worker_init_fn, os.getpid()),
-            # A fork of a process with threads can deadlock: the error lets ckpt=last go on.
-            timeout=WORKER_TIMEOUT if self.workers else 0,
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, Any]:
@@ -157,61 +157,9 @@ class TranslationData(pl.LightningDataModule):
             )
 
 
-class _SignalSafeLoader(DataLoader[Batch]):
-    """Starts its workers while signals are blocked."""
+class _Loader(DataLoader[Batch]):
+    """Starts its workers safe from signals."""
 
     def __iter__(self) -> Any:
-        with block_signals():
+        with starting_workers() if self.num_workers else nullcontext():
             return super().__iter__()
-
-
-class _Augmentation(NamedTuple):
-    """Changes training pairs at random whenever a batch of them is made."""
-
-    tokenizer: Tokenizer
-    bpe_dropout: float
-    noise: float
-    seed: int
-
-    def __call__(self, sides: Sides, indices: list[int]) -> Sides:
-        """The pairs with these indices, changed."""
-        # Seeds of the batch itself: a resumed run and any worker make the same batch.
-        entropy = np.random.SeedSequence((self.seed, *indices))
-        *bpe_seeds, noise_seed = entropy.generate_state(3).tolist()
-        source, target = sides
-        if self.noise:
-            source = self._add_noise(source, random.Random(noise_seed))
-        if self.bpe_dropout:
-            source, target = map(self._resegment, (source, target), bpe_seeds)
-        return source, target
-
-    def _add_noise(self, rows: list[np.ndarray], rng: random.Random) -> list[np.ndarray]:
-        """Typing noise in a share of the sentences; one that pieces cannot spell stays as it is."""
-        chosen = [i for i in range(len(rows)) if rng.random() < self.noise]
-        texts = self.tokenizer.decode([rows[i].tolist() for i in chosen])
-        noisy = self.tokenizer.encode([augmentation.add_typing_noise(text, rng) for text in texts])
-        rows = list(rows)
-        for i, ids in zip(chosen, noisy, strict=True):
-            if ids and UNK not in ids:
-                rows[i] = np.array(ids, rows[i].dtype)
-        return rows
-
-    def _resegment(self, rows: list[np.ndarray], seed: int) -> list[np.ndarray]:
-        """The same sentences in different pieces; one with an unknown character stays as it is."""
-        texts = self.tokenizer.decode([row.tolist() for row in rows])
-        sampled = self.tokenizer.sample(texts, self.bpe_dropout, seed)
-        return [
-            row if UNK in row else np.array(ids, dtype=row.dtype)
-            for row, ids in zip(rows, sampled, strict=True)
-        ]
-
-
-class _BatchDataset(Dataset[Batch]):
-    """Maps a list of pair numbers to their batch."""
-
-    def __init__(self, corpus: PreparedCorpus, augment: _Augmentation | None = None) -> None:
-        self.corpus, self.augment = corpus, augment
-
-    def __getitem__(self, indices: list[int]) -> Batch:
-        sides = self.corpus.fetch(indices)
-        return collate(*(self.augment(sides, indices) if self.augment else sides))

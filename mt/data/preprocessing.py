@@ -23,11 +23,11 @@ from typing import Any
 
 import datasets
 import numpy as np
-import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
 from tabulate import tabulate
 from tqdm import tqdm
 
+from mt.data.prepared_corpus import PreparedCorpus
 from mt.data.readers import CorpusReader, Pair
 from mt.data.tokenizer import Tokenizer
 from mt.utils.atomic import atomic_folder
@@ -118,35 +118,6 @@ class PairFilter:
         if self.duplicates and not seen.add(pair):
             return "duplicates"
         return None
-
-
-class PreparedCorpus:
-    """Token ids of a cleaned split in a memory-mapped Arrow file, without special ids."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.report: dict[str, Any] = json.loads((folder / "report.json").read_text())
-        self._rows = datasets.Dataset.from_file(str(folder / "pairs.arrow")).with_format("arrow")
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of each source and each target, with eos: [pairs] each.
-
-        They have a file of their own, because counting ids would read all ids into memory.
-        """
-        src, tgt = np.load(self._folder / "lengths.npy").astype(np.int32) + 1
-        return src, tgt
-
-    def fetch(self, indices: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Source and target ids of the pairs with these indices."""
-        table: pa.Table = self._rows[indices]
-        src, tgt = (
-            [row.values.to_numpy() for chunk in table.column(name).chunks for row in chunk]
-            for name in ("src", "tgt")
-        )
-        return src, tgt
 
 
 def prepare(

@@ -18,6 +18,8 @@ from mt.utils.processes import SIGNALS
 
 log = logging.getLogger("mt")
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows the latter kills too
+
 
 class Interruption(pl.Callback):
     """The first signal ends training after the current step, the second one ends the run at once.
@@ -34,11 +36,8 @@ class Interruption(pl.Callback):
     @contextmanager
     def install_handlers(self, trainer: pl.Trainer, module: TranslationModule) -> Iterator[None]:
         """Handle the signals inside the block."""
-        process = os.getpid()
 
         def handle(signum: int, frame: Any) -> None:
-            if os.getpid() != process:  # a worker just forked, before its worker_init_fn
-                return
             self.signum = signum
             if not self.training or module.stop_requested:
                 exit_now(trainer, self.folder, signum)
@@ -75,12 +74,13 @@ def exit_now(trainer: pl.Trainer, folder: Path, signum: int) -> None:
 def kill_ranks(trainer: pl.Trainer) -> None:
     """Kill the ranks that this process has started, if any: they must not wait for it."""
     if trainer.strategy.launcher is not None:
-        trainer.strategy.launcher.kill(signal.SIGKILL)
+        trainer.strategy.launcher.kill(KILL)
 
 
 def kill_workers() -> None:
     """Kill the data loader's workers: they ignore SIGTERM, with which Python would end them."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # otherwise torch raises an error for each
+    if hasattr(signal, "SIGCHLD"):  # not on Windows
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # otherwise torch raises an error for each
     for worker in multiprocessing.active_children():
         worker.kill()
 

@@ -172,6 +172,8 @@ def _check_module_arguments(config: TrainConfig, hparams: dict[str, Any]) -> Non
     count = sum(p.numel() for p in module.parameters())
     on_cpu = config.trainer.get("accelerator") == "cpu" or not torch.cuda.is_available()
     needed = count * (16 if on_cpu else 4)
+    if not hasattr(os, "sysconf"):  # Windows
+        return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise ValueError(

@@ -26,7 +26,8 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> 
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # else the opening of a pipe waits for its writer
+    # Otherwise the opening of a pipe waits for its writer. Windows has no such pipes.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Any:

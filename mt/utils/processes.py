@@ -1,14 +1,22 @@
-"""How the processes of a training run share signals, and how they end together."""
+"""How the processes of a training run start, share signals, and end together."""
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from types import ModuleType
 
 SWEEP = "MT_SWEEP"  # in the environment of a job: the process id of its sweep
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # they end a run; SLURM sends the last
+# They end a run. SLURM sends the last, which Windows lacks.
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)
+)
+# The tracker would report the semaphores of a run that has been killed. It removes them.
+_QUIET_TRACKER = "ignore:resource_tracker"
 
 
 def exit_with_parent(parent: int | None = None) -> None:
@@ -26,6 +34,49 @@ def exit_with_parent(parent: int | None = None) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+@contextmanager
+def starting_workers() -> Iterator[None]:
+    """Processes that multiprocessing spawns inside the block get no signal, and no main module.
+
+    They begin with SIGNALS blocked, until ``worker_init_fn`` ignores these: before that, torch's
+    handlers would end a worker at SIGTERM, and the run with it. This process receives a blocked
+    signal after the block, or at once in another thread. Without the main module workers import
+    only what they need, and a program needs no ``if __name__ == "__main__"``.
+    """
+    main = sys.modules["__main__"]
+    if os.name == "posix":
+        _start_tracker()
+    with _block_signals():
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+def _start_tracker() -> None:
+    """Start multiprocessing's process that removes semaphores, safe from SIGNALS."""
+    # It starts before the workers, because its start unblocks two of the signals here.
+    with _block_signals():
+        sys.warnoptions.append(_QUIET_TRACKER)
+        try:
+            resource_tracker.ensure_running()
+        finally:
+            sys.warnoptions.remove(_QUIET_TRACKER)
+
+
+@contextmanager
+def _block_signals() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def worker_init_fn(parent: int, worker: int) -> None:
     """Make a data loader's worker ignore signals and end with ``parent``, its training process.
 
@@ -33,19 +84,6 @@ def worker_init_fn(parent: int, worker: int) -> None:
     """
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     exit_with_parent(parent)
-
-
-@contextmanager
-def block_signals() -> Iterator[None]:
-    """Keep signals from workers that start inside the block, until ``worker_init_fn`` ignores them.
-
-    Before that, torch's handlers would end the worker at SIGTERM, and the run with it. This
-    process receives a blocked signal after the block, or at once in another thread.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

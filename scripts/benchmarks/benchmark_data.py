@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from benchmarking import new_parser
 from reporting import machine, new_report
 
-from mt.data import preprocessing
 from mt.data.batch_sampler import TokenBudgetSampler
+from mt.data.prepared_corpus import PreparedCorpus
 from mt.data.readers import FileReader, Pair
 from mt.utils.atomic import atomic_path, atomic_write
 
@@ -116,7 +116,7 @@ def measure(command: list[str], cwd: Path) -> dict[str, Any]:
     }
 
 
-def plan(prepared: preprocessing.PreparedCorpus, max_tokens: int) -> dict[str, Any]:
+def plan(prepared: PreparedCorpus, max_tokens: int) -> dict[str, Any]:
     """The time to plan an epoch, and the share of every rank for several world sizes."""
     lengths = prepared.lengths()
     start = time.perf_counter()
@@ -195,7 +195,7 @@ def main() -> None:
     figures["start"] = sorted(starts, key=lambda start: start["seconds"])[1]  # the median
     folders = list((work / "cache").glob("train-*"))
     assert len(folders) == 1, folders
-    prepared = preprocessing.PreparedCorpus(folders[0])
+    prepared = PreparedCorpus(folders[0])
     src, tgt = prepared.lengths()
     figures["epoch"] = plan(prepared, 6250)
     report = new_report() | {

@@ -10,7 +10,8 @@ from benchmark_models import Size, joeynmt_shape
 from reporting import setting
 
 from mt.data import tokenizer as tokenizers
-from mt.data.preprocessing import PairFilter, PreparedCorpus, prepare, texts
+from mt.data.prepared_corpus import PreparedCorpus
+from mt.data.preprocessing import PairFilter, prepare, texts
 from mt.data.readers import FileReader
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer

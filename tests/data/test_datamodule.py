@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from mt.data import datamodule, phrasebook
+from mt.data.batch_dataset import Augmentation, BatchDataset
 from mt.data.batch_sampler import Batch
-from mt.data.datamodule import TranslationData, _Augmentation, _BatchDataset
+from mt.data.datamodule import TranslationData
 from mt.data.preprocessing import PairFilter
 from mt.data.readers import PhrasebookReader
 from mt.data.special_ids import EOS
@@ -65,16 +66,16 @@ def test_two_workers_give_the_batches_of_none(bpe: Tokenizer, tmp_path: Path) ->
     assert all(torch.equal(none, two) for none, two in zip(*epochs, strict=True))
 
 
+def init_late(parent: int, worker: int) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    worker_init_fn(parent, worker)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_signal_does_not_end_a_worker_that_is_starting(
     bpe: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal for the whole process group may come then, and a loader fails without its worker."""
-
-    def init_late(parent: int, worker: int) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        worker_init_fn(parent, worker)
-        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
-
     monkeypatch.setattr(datamodule, "worker_init_fn", init_late)
     module = set_up(bpe, tmp_path, workers=2)
     assert len(list(module.train_dataloader())) == len(module._sampler(module.train, shuffle=True))
@@ -114,7 +115,7 @@ def test_bpe_dropout_resegments_the_same_sentences_in_training_alone(
 def test_a_sentence_with_an_unknown_character_is_not_resegmented(bpe: Tokenizer) -> None:
     rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where is the 犬?", "Where is it?"])]
     prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))
-    batches = _BatchDataset(prepared, _Augmentation(bpe, bpe_dropout=0.9, noise=0.0, seed=1))
+    batches = BatchDataset(prepared, Augmentation(bpe, bpe_dropout=0.9, noise=0.0, seed=1))
     padded = batches[[0, 1]].src.padded().tolist()
     whole, sampled = sorted(padded, key=lambda row: row[: len(rows[0])] != rows[0].tolist())
     assert whole[: len(rows[0])] == rows[0].tolist()

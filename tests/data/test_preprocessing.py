@@ -25,7 +25,8 @@ from corpus_formats import (
 
 from mt.data import preprocessing
 from mt.data import tokenizer as tokenizers
-from mt.data.preprocessing import PairFilter, PreparedCorpus
+from mt.data.prepared_corpus import PreparedCorpus
+from mt.data.preprocessing import PairFilter
 from mt.data.readers import CorpusReader, FileReader, Pair
 from mt.data.tokenizer import Tokenizer
 from mt.utils import atomic
