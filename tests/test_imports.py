@@ -1,11 +1,18 @@
-"""Which package may import which, and that a prompt starts without the heavy libraries."""
+"""Which package may import which, and that a prompt starts without the heavy libraries.
+
+Also that no module needs at its import what Windows lacks.
+"""
 
 import ast
+import builtins
 import graphlib
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -195,3 +202,43 @@ def test_the_package_alone_loads_nothing_else() -> None:
 
 def test_the_list_of_loaded_libraries_can_hold_a_heavy_one() -> None:
     assert {"mt", "sacrebleu", "sacremoses"} <= loaded_by("import mt.evaluation.metrics")
+
+
+# What Windows lacks: whole modules, and names of others.
+POSIX_MODULES = {"fcntl", "grp", "pwd", "resource", "termios"}
+POSIX_NAMES = {"SIGUSR1", "SIGCHLD", "SIGKILL", "pthread_sigmask"}  # of signal
+
+
+def load_as_on_windows(module: str) -> dict[str, Any]:
+    """The names of a module that is run anew, and finds only what Windows has."""
+
+    def import_(name: str, *rest: Any) -> Any:
+        if name in POSIX_MODULES:
+            raise ImportError(name)
+        if name != "signal":
+            return __import__(name, *rest)
+        return SimpleNamespace(**{k: v for k, v in vars(signal).items() if k not in POSIX_NAMES})
+
+    names = {"__name__": module, "__builtins__": {**vars(builtins), "__import__": import_}}
+    exec(compile(MODULES[module].read_text("utf-8"), module, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        name
+        for name, path in MODULES.items()
+        if {"signal", *POSIX_MODULES} & set(imports(name, path.read_text("utf-8")))
+    ],
+)
+def test_a_module_can_be_imported_on_windows(module: str) -> None:
+    assert load_as_on_windows(module)
+
+
+def test_what_windows_lacks_is_left_out_there() -> None:
+    load_as_on_windows("mt.serve")["allow_open_files"](10**6)
+    processes = load_as_on_windows("mt.utils.processes")
+    assert processes["SIGNALS"] == (signal.SIGINT, signal.SIGTERM)
+    with processes["_block_signals"]():
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())

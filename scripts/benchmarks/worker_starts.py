@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,19 @@ class Ranks:
         for line in process.stdout:
             self.answers.put(json.loads(line))
 
-    def start_workers(self, patience: float) -> list[Answer]:
+    def start_workers(self, patience: int) -> list[Answer]:
         """What both ranks answer. Raises queue.Empty when one is silent for too long."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        return [self.answers.get(timeout=patience) for _ in self.processes]
+        return [self._answer(patience) for _ in self.processes]
+
+    def _answer(self, patience: int) -> Answer:
+        for _ in range(patience):  # second by second: while all is paused, no time counts
+            with suppress(queue.Empty):
+                return self.answers.get(timeout=1)
+        raise queue.Empty
 
     def end(self) -> None:
         for process in self.processes:
@@ -145,7 +152,7 @@ class Ranks:
             process.wait()
 
 
-def run_round(folder: Path, method: str, starts: int, patience: float) -> tuple[list[Answer], int]:
+def run_round(folder: Path, method: str, starts: int, patience: int) -> tuple[list[Answer], int]:
     """The answers of up to ``starts`` starts of new ranks, and how many hung: the last, or none."""
     answers: list[Answer] = []
     # A rank that dies before its first answer counts as a hang, too.
@@ -182,7 +189,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--starts", type=int, default=500)
     parser.add_argument("--renew", type=int, default=10, help="starts of the same ranks")
     parser.add_argument("--pairs", type=int, default=100_000)
-    parser.add_argument("--patience", type=float, default=300, help="seconds")
+    parser.add_argument("--patience", type=int, default=300, help="seconds")
     parser.add_argument("--method", choices=("spawn", "fork"), default="spawn")
     parser.add_argument("--work", type=Path, required=True, help="folder for the corpus")
     parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")

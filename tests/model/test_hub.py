@@ -58,12 +58,16 @@ def files(marian_folder: Path) -> dict[str, bytes]:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
-    constants = huggingface_hub.constants
-    template = url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    values = {
+        "ENDPOINT": url,
+        "HUGGINGFACE_CO_URL_TEMPLATE": url + "/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_CACHE": str(cache),
+        "HF_HUB_OFFLINE": False,
+    }
+    for name, value in values.items():
+        monkeypatch.setattr(huggingface_hub.constants, name, value)
+        for module in (huggingface_hub.file_download, huggingface_hub.hf_api):  # before version 1.0
+            monkeypatch.setattr(module, name, value, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 

@@ -59,3 +59,41 @@ def test_a_worker_ignores_signals_and_ends_with_its_parent() -> None:
     parent.communicate(timeout=30)  # the child ends a second after its parent
     assert parent.returncode == 7
     assert signal.SIGTERM in SIGNALS
+
+
+STARTER = """
+import multiprocessing, os, signal, time
+from multiprocessing import resource_tracker
+from mt.utils.processes import SIGNALS, starting_workers
+received = []
+for signum in SIGNALS:
+    signal.signal(signum, lambda *args: received.append(args))
+context = multiprocessing.get_context("spawn")
+with starting_workers():
+    context.Event()
+    worker = context.Process(target=time.sleep, args=(60,))
+    worker.start()
+for signum in SIGNALS:
+    os.killpg(0, signum)
+time.sleep(0.5)
+assert worker.is_alive() and len(received) == len(SIGNALS)
+os.kill(resource_tracker._resource_tracker._pid, 0)
+worker.kill()
+os._exit(7)  # nothing is cleaned up
+"""
+
+
+def test_a_worker_that_starts_gets_no_signal_and_no_main_module(tmp_path: Path) -> None:
+    """The program has no guard against being imported by its workers."""
+    program = tmp_path / "program.py"
+    program.write_text(STARTER)
+    done = subprocess.run(
+        [sys.executable, program],
+        env={**os.environ, "PYTHONPATH": str(Path(mt.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (7, "")
