@@ -62,13 +62,19 @@ def use(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
         "ENDPOINT": url,
         "HUGGINGFACE_CO_URL_TEMPLATE": url + "/{repo_id}/resolve/{revision}/{filename}",
         "HF_HUB_CACHE": str(cache),
-        "HF_HUB_OFFLINE": False,
     }
     for name, value in values.items():
         monkeypatch.setattr(huggingface_hub.constants, name, value)
         for module in (huggingface_hub.file_download, huggingface_hub.hf_api):  # before version 1.0
             monkeypatch.setattr(module, name, value, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    set_offline(monkeypatch, False)
+
+
+def set_offline(monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
+    # Before version 1.0 the client's open sessions would not notice.
+    getattr(huggingface_hub.utils, "reset_sessions", lambda: None)()
 
 
 @pytest.fixture
@@ -218,10 +224,10 @@ def test_without_the_hub_what_hf_download_has_fetched_is_used(
 ) -> None:
     for file in sorted(NEEDED - {"source.spm", "README.md"}):
         huggingface_hub.hf_hub_download(REPO, file)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    set_offline(monkeypatch, True)
     with pytest.raises(ConnectionError, match="cannot be fetched"):  # a file is missing
         resolve_model_path(REPO)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    set_offline(monkeypatch, False)
     huggingface_hub.hf_hub_download(REPO, "source.spm")
     unreachable()
     assert resolve_model_path(REPO).name == served.commit(REPO, "main")
@@ -309,7 +315,7 @@ def test_without_a_network_it_is_said_what_to_do(
     unreachable()
     message = f"{REPO}: no such folder, and it cannot be fetched from http://127.0.0.1:9: .*; "
     assert_refused(run_translate("--model", REPO, "A bear."), message + what_to_do)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    set_offline(monkeypatch, True)
     message = f"cannot be fetched .*HF_HUB_OFFLINE.*; {what_to_do}"
     assert_refused(run_translate("--model", REPO, "A bear."), message)
 
