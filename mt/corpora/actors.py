@@ -21,6 +21,9 @@ from mt.corpora.worker import Worker
 from mt.data.parquet import first_line
 from mt.utils.checks import check_int
 
+# Of the actors. Otherwise glibc gives each of Ray's threads a heap of its own, and an actor grows.
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+
 
 @dataclass(frozen=True)
 class Actors:
@@ -58,6 +61,7 @@ class Actors:
                 ),
                 num_cpus=threads,
                 num_gpus=gpus,
+                runtime_env={"env_vars": ENVIRONMENT},
             )
             dataset.context.enable_progress_bars = False
             dataset.context.print_on_execution_start = False
