@@ -41,7 +41,7 @@ def starting_workers() -> Iterator[None]:
     They begin with SIGNALS blocked, until ``worker_init_fn`` ignores these: before that, torch's
     handlers would end a worker at SIGTERM, and the run with it. This process receives a blocked
     signal after the block, or at once in another thread. Without the main module workers import
-    only what they need, and a program needs no ``if __name__ == "__main__"``.
+    only what they need, and a program needs no guard of its main part.
     """
     main = sys.modules["__main__"]
     if os.name == "posix":

@@ -271,7 +271,10 @@ async def closed_loop(
 async def open_loop(
     port: int, requests: Iterator[bytes], rate: float, seconds: float
 ) -> list[Answer]:
-    """``rate`` requests a second, whether answers come or not; all their answers."""
+    """``rate`` requests a second, whether answers come or not; all their answers.
+
+    After a pause of this process, those that are late are sent at once.
+    """
     idle: list[Connection] = []
 
     async def send(data: bytes) -> Answer:
@@ -280,11 +283,12 @@ async def open_loop(
         idle.append(connection)
         return answer
 
-    tasks = []
+    tasks: list[asyncio.Task[Answer]] = []
+    number = round(rate * seconds)
     start = time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        due = int(elapsed * rate) + 1 - len(tasks)
-        tasks += [asyncio.create_task(send(next(requests))) for _ in range(due)]
+    while len(tasks) < number:
+        due = min(int((time.perf_counter() - start) * rate) + 1, number)
+        tasks += [asyncio.create_task(send(next(requests))) for _ in range(due - len(tasks))]
         await asyncio.sleep(0.002)
     answers = await asyncio.gather(*tasks)
     for connection in idle:
