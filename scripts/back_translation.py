@@ -27,40 +27,26 @@ from mt.utils import console
 sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
 
 with console.exit_at_interrupt():
-    from programs import run_program
+    import rivals
     from reporting import new_report, setting, table, write_report
+    from trainings import BEAM_SIZE, make_parser, run_program, score
 
     from mt.data.readers import FileReader, Pair
-    from mt.evaluation import metrics
     from mt.evaluation.report import join_lines
-    from mt.inference.translator import Translator
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int
     from mt.utils.json_io import read_json
 
-SETTINGS = (  # of every training
-    "data=files", "model=tiny", "tokenizer.vocab_size=4000", "data.tokens_per_step=4096",
-    "data.clean.max_length=128", "training.warmup_steps=400", "training.lr_factor=1.5",
-    "validate_every=200", "checkpoint_every=50", "average=5", "search.beam_size=1",
-    "trainer.precision=bf16-mixed", "trainer.devices=1",
-)  # fmt: skip
+SETTINGS = (*rivals.SETTINGS, "tokenizer.vocab_size=4000", "training.warmup_steps=400")
 FORWARD = ("real", "both", "all")
-BEAM_SIZE = 4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add = parser.add_argument
-    for split in ("train", "validation", "test"):
-        add(f"--{split}", required=True, metavar="PREFIX", help="PREFIX.en and PREFIX.de")
-    add("--folder", type=Path, required=True, help="where the text and the runs are")
     add("--pairs", type=int, default=8000, help="that stay pairs (default %(default)s)")
     add("--steps", type=int, default=1200, help="updates of every training (default %(default)s)")
     add("--seed", type=int, default=1, help="(default %(default)s)")
-    add("--output", type=Path, help="JSON file for the figures")
-    add("settings", nargs="*", metavar="-- SETTING", help="settings of mt.train for all four")
     args = parser.parse_args(argv)
     return console.exit_status("back_translation", lambda: run(args))
 
@@ -77,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     data = args.folder / "data"
     write_rows(data / "real" / "real.jsonl", pairs[: args.pairs])
     write_rows(data / "all" / "all.jsonl", pairs)
-    atomic_write(data / "text.de", join_lines(target for _, target in pairs[args.pairs :]))
+    write_once(data / "text.de", (target for _, target in pairs[args.pairs :]))
     train(args, "real", data / "real")
     train(args, "reverse", data / "real", "data.src=de", "data.tgt=en")
     both = data / "both"
@@ -86,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     train(args, "both", both)
     train(args, "all", data / "all")
     test = list(reader.pairs("test"))
-    rows = [evaluate(args.folder, name, test) for name in FORWARD]
+    rows = [{"name": name, **score(args.folder / name / "model", test)} for name in FORWARD]
     lines = {"real": args.pairs, "both": len(pairs), "all": len(pairs)}
     print(table(
         ("trained on", "training pairs", "test BLEU", "± (95%)", "validation perplexity"),
@@ -114,9 +100,15 @@ def remember(args: argparse.Namespace) -> None:
 
 
 def write_rows(path: Path, pairs: Iterable[Pair]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = ({"en": source, "de": target} for source, target in pairs)
-    atomic_write(path, join_lines(json.dumps(row, ensure_ascii=False) for row in rows))
+    write_once(path, (json.dumps(row, ensure_ascii=False) for row in rows))
+
+
+def write_once(path: Path, lines: Iterable[str]) -> None:
+    """Write a file, unless it is there: a training that continues has seen it as it is."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, join_lines(lines))
 
 
 def train(args: argparse.Namespace, name: str, data: Path, *settings: str) -> None:
@@ -150,22 +142,6 @@ def translate_back(folder: Path, output: Path) -> None:
     ]  # fmt: skip
     for arguments in steps:
         run_program(["mt.corpus", *map(str, arguments)], log)
-
-
-def evaluate(folder: Path, name: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-    translator = Translator.load(folder / name / "model")
-    texts = translator.translate([source for source, _ in pairs], beam_size=BEAM_SIZE)
-    spec = metrics.metric_specs()[0]
-    score = spec.score_with_interval([text.text for text in texts], [target for _, target in pairs])
-    perplexity = translator.configs[0]["training"]["validation perplexity"]
-    return {
-        "name": name,
-        "bleu": round(score.value, 2),
-        "interval": round(score.interval or 0.0, 2),  # half of the 95% interval
-        "signature": score.signature,
-        "perplexity": perplexity,
-        "parameters": translator.models[0].parameters,
-    }
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import run_program
+from trainings import run_program
 
 from mt.data.readers import CorpusReader, FileReader, HubReader
 from mt.evaluation import metrics

@@ -26,14 +26,12 @@ sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for repo
 
 with console.exit_at_interrupt():
     import yaml
-    from programs import run_program
     from reporting import new_report, pyplot_for, save_figure, setting, table, write_report
+    from trainings import BEAM_SIZE, make_parser, run_program, score
 
     from mt.data.readers import FileReader
     from mt.data.tokenizer import Tokenizer
-    from mt.evaluation import metrics
     from mt.evaluation.plots import learning_curves
-    from mt.inference.translator import Translator
     from mt.model import checkpoint
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int
@@ -64,7 +62,6 @@ SETTINGS = (  # of every row
     "validate_every=200", "checkpoint_every=50", "average=5", "search.beam_size=1",
     "trainer.precision=bf16-mixed", "trainer.devices=1",
 )  # fmt: skip
-BEAM_SIZE = 4
 SPEED = "tokens_per_second"  # of both sides in training, the median of what was logged
 
 
@@ -86,20 +83,13 @@ class Job(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add = parser.add_argument
-    for split in ("train", "validation", "test"):
-        add(f"--{split}", required=True, metavar="PREFIX", help="PREFIX.en and PREFIX.de")
-    add("--folder", type=Path, required=True, help="where the runs are")
     add("--steps", type=int, default=2000, help="updates of every row (default 2000)")
     add("--seeds", type=int, nargs="+", default=[1, 2], help="default: 1 2")
     add("--only", nargs="+", choices=sorted(ROWS), help="rows; default: all")
     add("--jobs", type=int, default=1, help="trainings at a time, a thread each")
-    add("--output", type=Path, help="JSON file for the figures")
     add("--picture", type=Path, help="PNG file for the learning curves")
-    add("settings", nargs="*", metavar="-- SETTING", help="settings of mt.train for all rows")
     args = parser.parse_args(argv)
     return console.exit_status("rivals", lambda: run(args))
 
@@ -179,12 +169,6 @@ def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
         kept: dict[str, Any] = json.loads(file.read_text("utf-8"))
         if (kept["model_sha256"], kept["test_sha256"]) == (model, test):
             return kept
-    translator = Translator.load(job.run / "model")
-    results = translator.translate([source for source, _ in pairs], beam_size=BEAM_SIZE)
-    spec = metrics.metric_specs()[0]
-    texts, references = [result.text for result in results], [target for _, target in pairs]
-    score = spec.score_with_interval(texts, references)
-    config = translator.configs[0]
     curves = learning_curves(job.run / "model", ("val_nll", SPEED))
     content = {
         "row": job.row,
@@ -192,11 +176,7 @@ def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
         "steps": job.steps,
         "model_sha256": model,
         "test_sha256": test,
-        "bleu": round(score.value, 2),
-        "interval": round(score.interval or 0.0, 2),  # half of the 95% interval
-        "signature": score.signature,
-        "perplexity": config["training"]["validation perplexity"],
-        "parameters": translator.models[0].parameters,
+        **score(job.run / "model", pairs),
         "petaflops": float(f"{job.steps * costs.of_a_step(job) / 1e15:.4g}"),
         SPEED: round(statistics.median(speed for _, speed in curves[SPEED])),
         "curve": curves.get("val_nll", []),
