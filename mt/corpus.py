@@ -99,8 +99,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     add("--address", help="of a Ray cluster to join, such as auto or HOST:6379 (default: one of "
         "this machine's cores)")  # fmt: skip
     add("--actors", type=int, help="processes (default: as many as have room)")
-    add("--threads", type=int, help="CPU threads of an actor (default 4, or all if there are "
-        "fewer; 1 for filter)")  # fmt: skip
+    add("--threads", type=int, default=1, help="CPU threads of an actor (default %(default)s)")
     add("--block-rows", type=int, default=BLOCK, help="rows that an actor computes at once, and "
         "that are lost when it dies (default %(default)s)")  # fmt: skip
 

@@ -30,19 +30,18 @@ class Actors:
     """Computes blocks by so many actors of so many threads; Ray starts the dead ones again.
 
     ``address`` is a running cluster's; None is a cluster of this machine, which ends with the
-    block of ``connected``. ``threads`` None is as many as the smallest machine has, at most
-    ``Operation.most_threads``; ``actors`` None is as many as the cluster has room for. An actor on
-    a GPU has one of its own: ``gpu`` None takes GPUs where there are some.
+    block of ``connected``. ``actors`` None is as many as the cluster has room for. An actor on a
+    GPU has one of its own: ``gpu`` None takes GPUs where there are some.
     """
 
     address: str | None = None
     actors: int | None = None
-    threads: int | None = None
+    threads: int = 1
     gpu: bool | None = None
 
     def __post_init__(self) -> None:
         check_int("actors", self.actors, optional=True)
-        check_int("threads", self.threads, optional=True)
+        check_int("threads", self.threads)
 
     def __call__(self, worker: tuple[Any, ...], blocks: list[Block]) -> Generator[str, None, None]:
         """The records of the blocks, as they come.
@@ -50,16 +49,16 @@ class Actors:
         Raises ValueError where no actor has room, and for what Ray reports.
         """
         with connected(self.address), one_line():
-            actors, threads, gpus = self._room(worker[0].most_threads)
+            actors, gpus = self._room()
             items = [{"block": json.dumps(block)} for block in blocks]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
-                fn_constructor_args=(*worker, threads, uuid.uuid4().hex),
+                fn_constructor_args=(*worker, self.threads, uuid.uuid4().hex),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(
                     size=min(actors, len(blocks)), max_tasks_in_flight_per_actor=2
                 ),
-                num_cpus=threads,
+                num_cpus=self.threads,
                 num_gpus=gpus,
                 runtime_env={"env_vars": ENVIRONMENT},
             )
@@ -69,20 +68,19 @@ class Actors:
             for row in dataset.iter_rows():
                 yield row["record"]
 
-    def _room(self, most_threads: int) -> tuple[int, int, int]:
-        """Actors, the threads of each and its GPUs."""
+    def _room(self) -> tuple[int, int]:
+        """Actors, and the GPUs of each."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = [int(machine.get("CPU", 0)) for machine in machines]
         gpus = [int(machine.get("GPU", 0)) for machine in machines]
         on_gpu = any(gpus) if self.gpu is None else self.gpu
-        threads = self.threads or min([most_threads, *filter(None, cpus)])
-        room = [cpu // threads for cpu in cpus]
+        room = [cpu // self.threads for cpu in cpus]
         if on_gpu:
             room = [min(pair) for pair in zip(room, gpus, strict=True)]
         if not sum(room):
-            wanted = f"{threads} CPUs" + (" and a GPU" if on_gpu else "")
+            wanted = f"{self.threads} CPUs" + (" and a GPU" if on_gpu else "")
             raise ValueError(f"no machine of the cluster has {wanted}: give fewer --threads")
-        return self.actors or sum(room), threads, int(on_gpu)
+        return self.actors or sum(room), int(on_gpu)
 
 
 @contextmanager

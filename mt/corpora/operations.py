@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from mt.corpora.rows import Bad, Rows
 from mt.utils.checks import check_int, check_number
@@ -16,12 +16,7 @@ Compute = Callable[[Rows], tuple[Rows, Counter[str]]]  # the rows, and why other
 
 
 class Operation(ABC):
-    """What a worker does with rows. It travels to the worker, which then loads what it needs.
-
-    ``most_threads`` are those of an actor that pay, unless the user says more.
-    """
-
-    most_threads: ClassVar[int] = 4
+    """What a worker does with rows. It travels to the worker, which then loads what it needs."""
 
     @property
     @abstractmethod
@@ -56,7 +51,6 @@ class Filter(Operation):
     source_language: str | None = None  # a code of py3langid's
     target_language: str | None = None
     rules: tuple[str, ...] = field(init=False)
-    most_threads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         check_number("min_score", self.min_score, -math.inf, optional=True)

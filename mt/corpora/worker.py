@@ -104,7 +104,7 @@ class Worker:
         size = len(rows)
         if size != block.rows:
             raise ValueError(f"{block.path}: has changed since the run began")
-        advice = "give fewer --threads or a smaller --batch-size"
+        advice = "give fewer --actors or a smaller --batch-size"
         with _warnings() as warnings, within_memory(advice):
             rows, dropped = self.compute(rows)
         content = self._content(rows, self.kind or format_of(block.path).kind)

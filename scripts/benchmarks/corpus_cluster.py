@@ -6,8 +6,8 @@ Each step leaves its record in WORK/records; a step whose record is there is not
 script goes on where it was stopped. Remove a record to repeat its step.
 
 one      mt.translate, one process with --threads workers: what all others must equal
-tenth    mt.corpus over the first tenth of the lines, one actor of --threads threads: its memory
-core     the same with one thread: the rate of one core
+tenth    mt.corpus over the first tenth of the lines, --threads actors of one thread: their memory
+core     the same with one actor: the rate of one core
 whole    the same over all lines: time against `one`, memory against `tenth`
 cluster  two nodes of Ray, each with half of the threads; actors are killed at random (SIGKILL), and
          one node is lost
@@ -156,24 +156,24 @@ def one(args: Any) -> Record:
     return measured(command, variables)
 
 
-def tenth(args: Any, threads: int | None = None) -> Record:
+def tenth(args: Any, actors: int | None = None) -> Record:
     source, output = args.folder / "tenth.en", args.folder / "tenth.txt"
     lines = max(1, args.lines // 10)
     first_lines(args.lines_file, source, lines)
     output.unlink(missing_ok=True)
-    options = ("--actors", 1, "--threads", threads or args.threads, "--overwrite")
+    options = ("--actors", actors or args.threads, "--overwrite")
     record = measured(translate(args, source, output, *options), environment())
     return {**record, "lines": lines}
 
 
 def core(args: Any) -> Record:
-    return tenth(args, threads=1)
+    return tenth(args, actors=1)
 
 
 def whole(args: Any) -> Record:
     output = args.folder / "whole.txt"
     output.unlink(missing_ok=True)
-    options = ("--actors", 1, "--threads", args.threads, "--overwrite")
+    options = ("--actors", args.threads, "--overwrite")
     record = measured(translate(args, args.lines_file, output, *options), environment())
     return {**record, "equal": equal(args, output)}
 
@@ -193,7 +193,7 @@ def killed(args: Any) -> Record:
     partial = output.with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     output.unlink(missing_ok=True)
-    command = translate(args, args.lines_file, output, "--actors", 1, "--threads", args.threads)
+    command = translate(args, args.lines_file, output, "--actors", args.threads)
     variables = environment()
     program = subprocess.Popen(list(map(str, command)), env=variables, stderr=subprocess.DEVNULL)
     wanted = max(1, args.lines // args.block_rows // 3)
@@ -227,8 +227,7 @@ def hostile(args: Any) -> Record:
     for path in (output, Path(f"{output}.errors.jsonl")):
         path.unlink(missing_ok=True)
     command = translate(
-        args, source, output, "--column", "en=de", "--actors", 1, "--threads", args.threads,
-        "--overwrite",
+        args, source, output, "--column", "en=de", "--actors", args.threads, "--overwrite",
     )  # fmt: skip
     record = measured(command, environment())
     errors = Path(f"{output}.errors.jsonl").read_text("utf-8").splitlines()

@@ -19,7 +19,7 @@ from corpus_files import Deadly, Upper, own_token, read, run, start_ray, write
 from mt import corpus
 from mt.corpora.files import Block
 from mt.corpora.models import Models, Score, Translate
-from mt.corpora.operations import Filter, Operation
+from mt.corpora.operations import Filter
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 
@@ -192,17 +192,11 @@ def test_ray_waits_for_a_block_however_long(
         run(Upper(), source, tmp_path / "out.txt", engine=Actors(threads=1))
 
 
-@pytest.mark.parametrize(
-    ("operation", "threads"),
-    [(Upper(), 4), (Filter("text", min_length=1), 1)],
-)
-def test_threads_of_an_actor(
-    operation: Operation, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = {"Alive": True, "Resources": {"CPU": 8.0}}
-    monkeypatch.setattr(ray, "nodes", lambda: [machine])
-    assert Actors()._room(operation.most_threads) == (8 // threads, threads, 0)
-    assert Actors(threads=2)._room(operation.most_threads) == (4, 2, 0)
+def test_all_cores_have_an_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = [{"Alive": True, "Resources": {"CPU": cpus}} for cpus in (8.0, 3.0)]
+    monkeypatch.setattr(ray, "nodes", lambda: machines)
+    assert Actors()._room() == (11, 0)
+    assert Actors(threads=2)._room() == (5, 0)
 
 
 def test_a_filter_needs_no_torch() -> None:

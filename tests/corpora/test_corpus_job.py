@@ -318,7 +318,7 @@ class Failing(Upper):
         (OSError(28, "No space left", "x"), r"^x: no space left$"),
         (KeyError("a"), r"^rows 1 to 1 of \S*in\.txt: KeyError: 'a'$"),
         (pa.ArrowNotImplementedError("no\nway"), r"in\.txt: ArrowNotImplementedError: no$"),
-        (MemoryError(), r"^out of memory: give fewer --threads"),
+        (MemoryError(), r"^out of memory: give fewer --actors"),
     ],
 )
 def test_what_fails_is_told_in_one_line(error: Exception, message: str, tmp_path: Path) -> None:
