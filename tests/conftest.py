@@ -21,7 +21,7 @@ from mt import translate
 from mt.data import phrasebook
 from mt.data import tokenizer as tokenizers
 from mt.data.tokenizer import Tokenizer
-from mt.inference.native.build import library
+from mt.inference.native.library import library
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.model.transformer import Transformer

@@ -3,6 +3,7 @@
 Shapes: n target positions, V vocabulary.
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,8 +11,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mt.utils.checks import check_number
+from mt.utils.native import Float, Int, Pointer, native_library
 
 _BLOCK = 4096  # rows of the weight's gradient that one bfloat16 product computes
+
+_library = native_library(
+    "the loss",
+    [Path(__file__).with_name("loss.cpp")],
+    {"mt_loss": (Pointer, *[Int] * 4, Pointer, Float, Int, Pointer, Pointer, Int)},
+)
 
 
 def smoothed_cross_entropy(
@@ -41,7 +49,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, eps_ls: float, with_grad: bool
     ) -> tuple[Tensor, Tensor]:
-        n, V = len(states), len(weight)
+        n = len(states)
         device = states.device.type
         if torch.is_autocast_enabled(device):
             product_dtype = torch.get_autocast_dtype(device)
@@ -56,25 +64,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), dtype=sum_dtype, device=states.device)
         nll = torch.zeros_like(loss)
         rows = _chunk_rows(weight)
-        chunk = torch.empty(min(n, rows), V, dtype=sum_dtype, device=states.device)
         with torch.autocast(device, enabled=False):
             for start in range(0, n, rows):
-                x, target = X[start : start + rows], targets[start : start + rows, None]
-                log_P = chunk[: len(x)]
-                if product_dtype == sum_dtype:
-                    torch.mm(x, W.T, out=log_P)
-                else:
-                    log_P.copy_(x @ W.T)
-                torch.log_softmax(log_P, dim=-1, out=log_P)
-                gold = log_P[: len(target)].gather(1, target)
-                loss -= (1 - eps_ls) * gold.sum() + eps_ls / V * log_P[: len(target)].sum()
-                nll -= gold.sum()
+                x = X[start : start + rows]
+                logits = x @ W.T
+                grad, chunk_loss, chunk_nll = _losses(
+                    logits, targets[start : start + rows], eps_ls, with_grad
+                )
+                loss += chunk_loss
+                nll += chunk_nll
                 if grad_states is not None and grad_weight is not None:
-                    # d loss / d logits = softmax - smoothed target distribution
-                    grad = log_P.exp_().sub_(eps_ls / V)
-                    grad[: len(target)].scatter_add_(1, target, torch.full_like(gold, eps_ls - 1))
-                    grad[len(target) :] = 0
-                    grad = grad.to(product_dtype)
                     grad_states[start : start + rows] = grad @ W
                     _add_product(grad_weight, grad.T, x)
         if with_grad:
@@ -90,6 +89,44 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_states, grad_weight = ctx.grads
         ctx.grads = None
         return grad_states.mul_(grad_loss), grad_weight.mul_(grad_loss), None, None, None
+
+
+def _losses(
+    logits: Tensor, targets: Tensor, eps_ls: float, with_grad: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of the loss, in the logits' place, and both sums of ``smoothed_cross_entropy``.
+
+    Logits [r, V], of which the first rows have targets. Without ``with_grad``, no gradient.
+    """
+    V = logits.shape[1]
+    native = None
+    if logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.bfloat16):
+        native = _library()
+    if native is not None:
+        sums = torch.empty(2, len(targets))
+        targets = targets.contiguous()
+        unknown = native.mt_loss(
+            logits.data_ptr(), logits.dtype == torch.bfloat16, *(len(logits), len(targets), V),
+            targets.data_ptr(), eps_ls, with_grad, sums[0].data_ptr(), sums[1].data_ptr(),
+            torch.get_num_threads(),
+        )  # fmt: skip
+        if unknown:
+            raise IndexError(f"a target is not an id of the vocabulary of {V}")
+        return logits, sums[0].sum(), sums[1].sum()
+    sum_dtype = torch.promote_types(logits.dtype, torch.float32)
+    log_P = logits.to(sum_dtype)
+    torch.log_softmax(log_P, dim=-1, out=log_P)
+    target = targets[:, None]
+    gold = log_P[: len(target)].gather(1, target)
+    nll = -gold.sum()
+    loss = (1 - eps_ls) * nll - eps_ls / V * log_P[: len(target)].sum()
+    if not with_grad:
+        return logits, loss, nll
+    # d loss / d logits = softmax - smoothed target distribution
+    grad = log_P.exp_().sub_(eps_ls / V)
+    grad[: len(target)].scatter_add_(1, target, torch.full_like(gold, eps_ls - 1))
+    grad[len(target) :] = 0
+    return grad.to(logits.dtype), loss, nll
 
 
 def _chunk_rows(weight: Tensor) -> int:

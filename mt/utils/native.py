@@ -1,7 +1,7 @@
-"""The C++ of this folder as a library, compiled at its first use and kept in the cache.
+"""C++ of this package as a library, compiled at its first use and kept in the cache.
 
 It needs Linux, a CPU with AVX512-VNNI and, once, a C++ compiler. The environment variable
-MT_NATIVE=0 turns it off. Without it int8 has PyTorch's products.
+MT_NATIVE=0 turns it off. Who uses it computes with PyTorch where it is not there.
 """
 
 import ctypes
@@ -12,47 +12,52 @@ import shlex
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from mt.utils.atomic import atomic_path
 from mt.utils.cache import cache_folder
 
 log = logging.getLogger(__name__)
 
-HERE = Path(__file__).parent
-SOURCES = [HERE / name for name in ("products.h", "products.cpp", "step.cpp", "best.cpp")]
+HERE = Path(__file__).parent  # of vectors.h
 FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "fma")  # of the CPU
 OPTIONS = ["-O3", "-std=c++17", "-shared", "-fPIC"]
 OPTIONS += [f"-m{feature.replace('_', '')}" for feature in FEATURES]
 COMPILERS = ("c++", "g++", "clang++")
 TIMEOUT = 60  # seconds; a compilation takes three
 
-Pointer, Int = ctypes.c_void_p, ctypes.c_int64
-ARGUMENTS = {  # of each function, as the C++ declares it
-    "mt_multiply": (Pointer, Pointer, Int, Int, Pointer, Int),
-    "mt_encode": (Pointer, Pointer),
-    "mt_step": (Pointer, Pointer),
-    "mt_best": (Pointer, Int, Int, Int, Int, Int, ctypes.c_char_p, Pointer, Pointer, Int),
-}
+Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """The library, or None where it cannot be had, which the log explains."""
-    if os.environ.get("MT_NATIVE") == "0":
-        return None
-    try:
-        missing = set(FEATURES) - _cpu_features()
-        if missing:
-            raise OSError(f"this CPU lacks {', '.join(sorted(missing))}")
-        loaded = ctypes.CDLL(str(_compiled()))
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        log.info(f"int8 is computed by PyTorch, which is slower: {error}")
-        return None
-    for name, arguments in ARGUMENTS.items():
-        getattr(loaded, name).argtypes = arguments
-    return loaded
+def native_library(
+    purpose: str, sources: Sequence[Path], functions: Mapping[str, tuple[Any, ...]]
+) -> "Callable[[], ctypes.CDLL | None]":
+    """A function that gives the library, or None where it cannot be had, which the log explains.
+
+    ``functions`` has the types of each function's arguments, as the C++ declares them, and
+    ``purpose`` says what is slower without them. ``sources`` may include headers.
+    """
+
+    @lru_cache(maxsize=1)
+    def library() -> ctypes.CDLL | None:
+        if os.environ.get("MT_NATIVE") == "0":
+            return None
+        try:
+            missing = set(FEATURES) - _cpu_features()
+            if missing:
+                raise OSError(f"this CPU lacks {', '.join(sorted(missing))}")
+            loaded = ctypes.CDLL(str(_compiled(sources)))
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            log.info(f"{purpose} is computed by PyTorch, which is slower: {error}")
+            return None
+        for name, arguments in functions.items():
+            getattr(loaded, name).argtypes = arguments
+        return loaded
+
+    return library
 
 
 def _cpu_features() -> set[str]:
@@ -60,31 +65,32 @@ def _cpu_features() -> set[str]:
         return set(next((line for line in file if line.startswith("flags")), "").split())
 
 
-def _compiled() -> Path:
+def _compiled(sources: Sequence[Path]) -> Path:
     """The library's file. Its name changes with the sources. Raises OSError and others."""
     folder = cache_folder("native")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise OSError(f"{folder}: others may write there, and its programs would run here")
-    content = b"".join(path.read_bytes() for path in SOURCES) + repr(OPTIONS).encode()
+    files = [HERE / "vectors.h", *sources]
+    content = b"".join(path.read_bytes() for path in files) + repr(OPTIONS).encode()
     file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
     if not file.is_file():
-        log.info(f"compiling the C++ for int8, once: {file}")
+        log.info(f"compiling C++, once: {file}")
         with atomic_path(file) as partial:
-            _compile(partial)
+            _compile(sources, partial)
     return file
 
 
-def _compile(target: Path) -> None:
+def _compile(sources: Sequence[Path], target: Path) -> None:
     compiler = _find_compiler()
     version = subprocess.run(
         [*compiler, "--version"], capture_output=True, text=True, timeout=TIMEOUT
     )
     # Clang's OpenMP is another than PyTorch's, and some pairs of them end the program.
     openmp = [] if "clang" in version.stdout else ["-fopenmp"]
-    files = [str(path) for path in SOURCES if path.suffix == ".cpp"]
-    command = [*compiler, *OPTIONS, *openmp, *files, "-o", str(target)]
+    files = [str(path) for path in sources if path.suffix == ".cpp"]
+    command = [*compiler, *OPTIONS, f"-I{HERE}", *openmp, *files, "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "")

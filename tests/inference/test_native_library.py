@@ -15,8 +15,9 @@ from conftest import babbler
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
 from mt.inference.linear import Int8Linear, linear_ops
-from mt.inference.native import build
+from mt.inference.native.library import SOURCES, library
 from mt.inference.options import SearchOptions
+from mt.utils import native
 
 SOURCE = torch.tensor([[5, 6, 7, 3]])
 
@@ -26,9 +27,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     """As in a new process, whose cache is empty."""
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MT_NATIVE", raising=False)
-    build.library.cache_clear()
+    library.cache_clear()
     yield tmp_path / "cache" / "native"
-    build.library.cache_clear()
+    library.cache_clear()
 
 
 def compiler(path: Path, script: str) -> str:
@@ -42,8 +43,8 @@ def test_it_is_compiled_once(native_library: Any, monkeypatch: pytest.MonkeyPatc
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(subprocess, "run", never)
-    build.library.cache_clear()
-    assert build.library() is not None
+    library.cache_clear()
+    assert library() is not None
 
 
 def no_features() -> set[str]:
@@ -70,7 +71,7 @@ def nothing_installed(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 def a_compiler_that(script: str) -> Any:
     def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(build, "TIMEOUT", 0.3)
+        patch.setattr(native, "TIMEOUT", 0.3)
         patch.setenv("CXX", compiler(folder.parent.parent / "compiler", script))
 
     return prepare
@@ -79,9 +80,12 @@ def a_compiler_that(script: str) -> Any:
 @pytest.mark.parametrize(
     ("prepare", "reason"),
     [
-        (lambda _, patch: patch.setattr(build, "_cpu_features", no_features), "this CPU lacks avx"),
-        (lambda _, patch: patch.setattr(build, "_cpu_features", no_linux), "/proc/cpuinfo"),
-        (lambda _, patch: patch.setenv("CXX", "/no/such/compiler"), "no C++ compiler: install g++"),
+        (
+            lambda _, patch: patch.setattr(native, "_cpu_features", no_features),
+            "this CPU lacks avx",
+        ),
+        (lambda _, patch: patch.setattr(native, "_cpu_features", no_linux), "/proc/cpuinfo"),
+        (lambda _, patch: patch.setenv("CXX", "/no/compiler"), "no C++ compiler: install g++"),
         (nothing_installed, "no C++ compiler: install g++"),
         (a_compiler_that("echo 'step.cpp: error: no' >&2; exit 1"), "step.cpp: error: no"),
         (a_compiler_that("exec sleep 5"), "timed out"),
@@ -97,10 +101,10 @@ def test_where_it_cannot_be_had_pytorch_computes(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    features = build._cpu_features
-    monkeypatch.setattr(build, "_cpu_features", lambda: set(build.FEATURES))
-    if reason == "this CPU lacks avx":
-        monkeypatch.setattr(build, "_cpu_features", features)
+    features = native._cpu_features
+    monkeypatch.setattr(native, "_cpu_features", lambda: set(native.FEATURES))
+    if reason == "CPU lacks avx":
+        monkeypatch.setattr(native, "_cpu_features", features)
     prepare(empty_cache, monkeypatch)
     with caplog.at_level(logging.INFO):
         model = InferenceModel(babbler(40), "int8")
@@ -132,7 +136,7 @@ def test_other_precisions_do_not_ask_for_it(
     def never() -> set[str]:
         raise AssertionError("asked for")
 
-    monkeypatch.setattr(build, "_cpu_features", never)
+    monkeypatch.setattr(native, "_cpu_features", never)
     InferenceModel(babbler(40), precision)
     assert not empty_cache.exists()
 
@@ -143,7 +147,7 @@ def test_two_at_once_compile_a_whole_file(
     script = 'printf wh > "$last"; sleep 0.1; printf ole >> "$last"'
     monkeypatch.setenv("CXX", compiler(empty_cache.parent.parent / "compiler", script))
     with ThreadPoolExecutor(2) as pool:
-        first, second = (pool.submit(build._compiled) for _ in range(2))
+        first, second = (pool.submit(native._compiled, SOURCES) for _ in range(2))
     assert first.result() == second.result()
     assert first.result().read_text() == "whole"
     assert os.listdir(empty_cache) == [first.result().name]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mt.data.special_ids import EOS, FIRST_OUTPUT_ID
-from mt.inference.native.build import library
+from mt.inference.native.library import library
 
 
 def best_tokens(

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt.inference.native.build import Int, Pointer, library
+from mt.inference.native.library import library
+from mt.utils.native import Int, Pointer
 
 PLAIN, RELU, ADD = range(3)  # Mode of products.h
 BLOCK = 64  # outputs

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from mt.inference.cache import with_room
-from mt.inference.native.build import Int, Pointer, library
+from mt.inference.native.library import library
 from mt.inference.native.linear import Linear, NativeLinear
+from mt.utils.native import Int, Pointer
 
 Float = ctypes.c_float
 Fields = list[tuple[str, Any]]
