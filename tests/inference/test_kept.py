@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -238,14 +239,21 @@ UNITS = [
 
 @pytest.mark.parametrize("part", range(6))
 def test_hostile_text_takes_linear_time(part: int) -> None:
+    """Four times the text takes less than nine times the time; with squares it would be sixteen."""
     rng = random.Random(part)
     texts = [unit * (100_000 // len(unit)) for unit in UNITS[part::6]]
     letters = "{}`%$/\\+-@.:#()a1A Z_,'é3pm"
     texts += ["".join(rng.choices(rng.sample(letters, 6), k=100_000)) for _ in range(4)]
     for text in texts:
-        begin = time.process_time()
-        find_kept(text)
-        assert time.process_time() - begin < 1, text[:20]
+        short, long = process_time(find_kept, text[:25_000]), process_time(find_kept, text)
+        assert long < 9 * short + 0.2, text[:20]
+
+
+def process_time(function: Callable[[str], object], text: str) -> float:
+    """Seconds of the processor. Other work on the machine stretches them for both lengths."""
+    begin = time.process_time()
+    function(text)
+    return time.process_time() - begin
 
 
 def test_finds_are_in_order_and_do_not_overlap() -> None:
