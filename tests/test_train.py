@@ -229,3 +229,22 @@ def test_the_tokenizer_is_trained_when_it_is_not_there(
     assert re.fullmatch(r"files-300-[0-9a-f]{8}\.model", model.name)
     assert model.with_suffix(".vocab").read_text(encoding="utf-8").count("\n") == 300
     assert Translator.load(tmp_path / "run" / "model").tokenizer.vocab_size == 300
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_instructions", "warns"),
+    [("bf16-mixed", False, True), ("bf16-mixed", True, False), ("32-true", False, False)],
+)
+def test_bfloat16_on_a_cpu_without_its_instructions_warns(
+    precision: str,
+    has_instructions: bool,
+    warns: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(setup.log, "warning", warnings.append)
+    monkeypatch.setattr(setup, "can_multiply_bfloat16", lambda: has_instructions)
+    settings = {"accelerator": "cpu", "devices": 1, "max_steps": 1, "precision": precision}
+    setup._warn_of_slow_precision(setup.make_trainer(settings, tmp_path, []))
+    assert ["32-true" in warning for warning in warnings] == [True] * warns

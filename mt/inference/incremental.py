@@ -48,7 +48,7 @@ class InferenceStacks:
         output = model.output_weight.detach().to(self.dtype)
         self.vocabulary: LinearOp
         # Blocks pay off in float32 too for this matrix, by far the largest; for others they do not.
-        if precision == "float32" and can_block(self.device):
+        if precision == "float32" and can_block(self.device, self.dtype):
             self.vocabulary = BlockedLinear(output, None if bias is None else bias.float())
         else:
             self.vocabulary = self.make(output, bias)

@@ -4,14 +4,18 @@ A LinearOp holds W [out, in] and perhaps b [out]. Each of its products uses as f
 its precision allows.
 """
 
+import logging
 import warnings
 from collections.abc import Callable
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from mt.utils import torch_private
+
+log = logging.getLogger(__name__)
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 
@@ -72,25 +76,39 @@ class BlockedLinear:
 class Int8Linear:
     """W in 8 bits with a scale for each output; x is rounded to 8 bits between its extremes.
 
-    That is, between those of all its rows: use ``mt.inference.native`` instead where it runs.
+    That is, between those of all its rows: use ``mt.inference.native`` instead where it runs. On a
+    CPU without VNNI, x has 7 bits.
     """
 
     def __init__(self, W: Tensor, b: Tensor | None = None) -> None:
-        scales = W.abs().amax(dim=1).clamp(min=1e-8).double() / 127
-        zeros = torch.zeros(len(W), dtype=torch.long)
-        with warnings.catch_warnings():  # torch 2.13 announces a successor of this function
-            warnings.filterwarnings("ignore", ".*quantize.*", UserWarning)
-            rounded = torch.quantize_per_channel(W, scales, zeros, 0, torch.qint8)
-            self.W = torch.ops.quantized.linear_prepack(rounded, b)
+        self.W = _quantize(W, b)
+        self.reduce_range = saturates()
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.W)
+        return torch.ops.quantized.linear_dynamic(x, self.W, self.reduce_range)
 
     def relu(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_relu_dynamic(x, self.W)
+        return torch.ops.quantized.linear_relu_dynamic(x, self.W, self.reduce_range)
 
     def add_residual(self, x: Tensor, residual: Tensor) -> Tensor:
         return self(x).add_(residual)
+
+
+def _quantize(W: Tensor, b: Tensor | None = None) -> Any:
+    """W and b as PyTorch's products of 8 bits take them."""
+    scales = W.abs().amax(dim=1).clamp(min=1e-8).double() / 127
+    zeros = torch.zeros(len(W), dtype=torch.long)
+    with warnings.catch_warnings():  # torch 2.13 announces a successor of this function
+        warnings.filterwarnings("ignore", ".*quantize.*", UserWarning)
+        rounded = torch.quantize_per_channel(W, scales, zeros, 0, torch.qint8)
+        return torch.ops.quantized.linear_prepack(rounded, b)
+
+
+@lru_cache(maxsize=1)
+def saturates() -> bool:
+    """Whether a sum of two products of 8 bits is cut at 16 bits, as vpmaddubsw of AVX2 does."""
+    product = torch.ops.quantized.linear_dynamic(torch.ones(1, 64), _quantize(torch.ones(1, 64)))
+    return float(product) < 60  # 64 where it is not
 
 
 def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.dtype]:
@@ -106,8 +124,13 @@ def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.
         if device.type != "cpu":
             raise ValueError(f"precision='int8' is for the CPU, not for {device}")
         kind = _int8_linear
-    elif precision == "bfloat16" and can_block(device):
+    elif precision == "bfloat16" and can_block(device, dtype):
         kind = BlockedLinear
+    elif precision == "bfloat16" and device.type == "cpu":
+        log.warning(
+            "precision bfloat16 takes many times longer than float32 here: this CPU has no "
+            "instructions for it"
+        )
 
     def make(W: Tensor, b: Tensor | None = None) -> LinearOp:
         return kind(W.to(dtype), None if b is None else b.to(dtype))
@@ -122,5 +145,10 @@ def _int8_linear(W: Tensor, b: Tensor | None = None) -> LinearOp:
     return NativeLinear(W, b) if can_multiply(W) else Int8Linear(W, b)
 
 
-def can_block(device: torch.device) -> bool:
-    return device.type == "cpu" and torch.backends.mkldnn.is_available()
+def can_block(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether ``BlockedLinear`` takes such weights."""
+    if device.type != "cpu":
+        return False
+    if dtype == torch.bfloat16:
+        return torch_private.can_multiply_bfloat16()
+    return torch.backends.mkldnn.is_available()

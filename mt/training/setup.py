@@ -36,6 +36,7 @@ from mt.training.malloc import tune_malloc_for_setup
 from mt.training.progress import Progress
 from mt.training.resume import check_checkpoint, check_state
 from mt.training.run_dir import is_finished, resume_path
+from mt.utils.torch_private import can_multiply_bfloat16
 
 log = logging.getLogger("mt")
 
@@ -87,6 +88,7 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     interruption = Interruption(folder)
     callbacks = [checkpoints, Progress(config.show_examples), interruption]
     trainer = make_trainer(config.trainer, folder, callbacks)
+    _warn_of_slow_precision(trainer)
     trainer.accumulate_grad_batches, max_tokens = split_step(
         config.data.tokens_per_step, config.data.max_tokens, trainer.world_size
     )
@@ -140,6 +142,15 @@ def make_trainer(
         return pl.Trainer(**settings, **fixed)
     except Exception as error:  # Lightning has many kinds for wrong settings
         raise ValueError(f"trainer: {' '.join(str(error).split())}") from error
+
+
+def _warn_of_slow_precision(trainer: pl.Trainer) -> None:
+    on_cpu = trainer.strategy.root_device.type == "cpu"
+    if on_cpu and trainer.precision.startswith("bf16") and not can_multiply_bfloat16():
+        log.warning(
+            f"trainer.precision={trainer.precision} takes many times longer than 32-true here: "
+            "this CPU has no instructions for bfloat16"
+        )
 
 
 def split_step(tokens_per_step: int, max_tokens: int, devices: int) -> tuple[int, int]:

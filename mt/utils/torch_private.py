@@ -28,3 +28,9 @@ def blocked_linear_add(x: Tensor, residual: Tensor, W: Tensor, b: Tensor | None)
 def multiply_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
     """Multiply all tensors by a scalar in place, in few kernels: a public loop has one each."""
     torch._foreach_mul_(list(tensors), factor)
+
+
+def can_multiply_bfloat16() -> bool:
+    """Whether oneDNN multiplies bfloat16 on this CPU. PyTorch's own product takes very long."""
+    available = torch.backends.mkldnn.is_available()
+    return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -22,6 +22,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.export import __main__, common, parity
 from mt.inference.beam_search import search
 from mt.inference.confidence import Calibration, calibration_of
+from mt.inference.linear import saturates
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
@@ -97,6 +98,8 @@ def written(run: Run, model: Path, form: str, precision: str = "float32") -> Pat
 def test_an_export_is_written_and_proved(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, form: str, precision: str
 ) -> None:
+    if precision.startswith("int8") and saturates():
+        pytest.skip("CTranslate2's products of 8 bits saturate on this CPU, too much for babble")
     monkeypatch.setattr(parity, "MIN_LIKENESS", 5.0)  # babble drifts apart sooner than sense
     Path("own.en").write_text("".join(f"{line}\n" for line in LINES))
     own = ("--src", "own.en", "--ref", "own.en")

@@ -1,14 +1,20 @@
 """Matrix products in three precisions against the plain formula."""
 
+import logging
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mt.inference.linear import BlockedLinear, DenseLinear, Int8Linear, can_block, linear_ops
 from mt.inference.native.linear import NativeLinear
+from mt.utils import torch_private
 
 CPU = torch.device("cpu")
-blocks = pytest.mark.skipif(not can_block(CPU), reason="this torch has no oneDNN")
+blocks, blocks_of_bfloat16 = (
+    pytest.mark.skipif(not can_block(CPU, dtype), reason=f"no oneDNN here for {dtype}")
+    for dtype in (torch.float32, torch.bfloat16)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +49,7 @@ def test_a_product_is_the_formula(kind, error, biased, rows):
     assert torch.equal(residual, residual_before), "the residual was changed"
 
 
-@blocks
+@blocks_of_bfloat16
 @pytest.mark.parametrize("rows", [1, 5, 200])
 def test_blocked_bfloat16_is_dense_bfloat16(rows):
     W, b = torch.randn(40, 32).bfloat16(), torch.randn(40).bfloat16()
@@ -61,7 +67,7 @@ def test_blocked_bfloat16_is_dense_bfloat16(rows):
 def test_quantized_outputs_have_scales_of_their_own():
     """A row of large weights must not cost the small ones their digits."""
     W = torch.randn(8, 16) * torch.logspace(-4, 2, 8)[:, None]
-    x = torch.randn(3, 16)
+    x = torch.randn(50, 16)
     error = (Int8Linear(W)(x) - x @ W.T).abs().amax(dim=0)
     assert bool((error < 0.05 * (x @ W.T).abs().amax(dim=0)).all())
 
@@ -87,6 +93,15 @@ def test_each_precision_has_its_kind_of_op(precision, kinds, dtype):
     make, op_dtype = linear_ops(precision, CPU)
     assert isinstance(make(torch.randn(4, 8)), kinds)
     assert op_dtype == dtype
+
+
+def test_bfloat16_without_instructions_is_dense_and_warns(monkeypatch, caplog):
+    monkeypatch.setattr(torch_private, "can_multiply_bfloat16", lambda: False)
+    with caplog.at_level(logging.WARNING):
+        make, dtype = linear_ops("bfloat16", CPU)
+    assert isinstance(make(torch.randn(4, 8)), DenseLinear)
+    assert dtype == torch.bfloat16
+    assert "takes many times longer than float32 here" in caplog.text
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (24, 16), (64, 20), (100, 64), (192, 128)])
