@@ -6,8 +6,9 @@
 Every row of the table is trained by mt.train with the same tokenizer, batches, updates and seeds,
 and decoded alike, with beam 4. "equal FLOPs" rows stop a decoder alone where it has computed as
 much as the encoder-decoder. PREFIX names PREFIX.en and PREFIX.de (.gz too). The same command
-continues after an interruption and repeats nothing; arguments after ``--`` are settings of
-mt.train for all rows. docs/rivals.md has the results.
+continues after an interruption and repeats nothing. Nor does it repeat what --output holds already,
+so that rows may be trained on several machines, one after another. Arguments after ``--`` are
+settings of mt.train for all rows. docs/rivals.md has the results.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,15 @@ sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for repo
 
 with console.exit_at_interrupt():
     import yaml
-    from reporting import new_report, pyplot_for, save_figure, setting, table, write_report
+    from reporting import (
+        machine,
+        new_report,
+        pyplot_for,
+        save_figure,
+        setting,
+        table,
+        write_report,
+    )
     from trainings import BEAM_SIZE, make_parser, run_program, score
 
     from mt.data.readers import FileReader
@@ -37,6 +47,7 @@ with console.exit_at_interrupt():
     from mt.utils.checks import check_int
     from mt.utils.json_io import read_json
 
+SPLITS = ("train", "validation", "test")
 PAPER, ALONE, BOTH = "paper", "decoder_only", "decoder_only_both"
 ROWS = {  # name -> what the table calls it, settings
     PAPER: ("encoder-decoder, post-LN (the paper)", ()),
@@ -60,7 +71,7 @@ SETTINGS = (  # of every row
     "data=files", "model=tiny", "tokenizer.vocab_size=6000", "data.tokens_per_step=4096",
     "data.clean.max_length=128", "training.warmup_steps=600", "training.lr_factor=1.5",
     "validate_every=200", "checkpoint_every=50", "average=5", "search.beam_size=1",
-    "trainer.precision=bf16-mixed", "trainer.devices=1",
+    "trainer.devices=1",
 )  # fmt: skip
 SPEED = "tokens_per_second"  # of both sides in training, the median of what was logged
 
@@ -99,41 +110,81 @@ def run(args: argparse.Namespace) -> None:
     for name in ("steps", "jobs"):
         check_int(name, getattr(args, name))
     reader = FileReader(args.train, args.validation, args.test)
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         reader.identity(split)  # raises an error where a file is missing
     args.folder.mkdir(parents=True, exist_ok=True)
-    rows = args.only or list(ROWS)
-    jobs = [Job(row, seed, args.steps, args.folder) for row in rows for seed in args.seeds]
-    train(args, jobs[0])  # it makes the tokenizer and the data of all
-    train_all(args, jobs)
-    costs = Costs(reader, jobs[0])
-    early = list(equal_flops(jobs, costs))
-    train_all(args, early)
-    results = [evaluate(job, reader, costs) for job in (*jobs, *early)]
-    content = summary(results)
-    print(render(content))
-    settings = [*SETTINGS, f"trainer.max_steps={args.steps}", *args.settings]
-    report = {"settings": settings, "beam_size": BEAM_SIZE, "rows": content, "runs": results}
-    write_report(args.output, new_report(**report))
-    draw(results, args.picture)
+    results = Results(args, reader)
+    jobs = [
+        Job(row, seed, args.steps, args.folder)
+        for row in args.only or list(ROWS)
+        for seed in args.seeds
+    ]
+    results.add(jobs)
+    results.add(list(equal_flops(jobs, results)))
+    print(render(summary(results.runs)))
+    draw(results.runs, args.picture)
 
 
-def train_all(args: argparse.Namespace, jobs: Sequence[Job]) -> None:
-    """Run the trainings; after one fails, no other begins."""
-    pool = ThreadPoolExecutor(args.jobs)
-    try:
-        for future in [pool.submit(train, args, job) for job in jobs]:
-            future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+class Results:
+    """The runs of all rows, in the file --output, to which each is added when it is done.
+
+    Raises ValueError where that file has runs of other settings or other text.
+    """
+
+    def __init__(self, args: argparse.Namespace, reader: FileReader) -> None:
+        self.args, self.reader, self.runs = args, reader, []
+        self.file = args.output or args.folder / "rivals.json"
+        self.conditions = {
+            "settings": [*SETTINGS, f"trainer.max_steps={args.steps}", *args.settings],
+            "beam_size": BEAM_SIZE,
+            "sha256 of the text": {split: digest(reader, split) for split in SPLITS},
+        }
+        if self.file.exists():
+            report = read_json(self.file)
+            if {name: report.get(name) for name in self.conditions} != self.conditions:
+                raise ValueError(f"{self.file} has runs of other settings: name another --output")
+            self.runs = report["runs"]
+
+    def find(self, job: Job) -> dict[str, Any] | None:
+        """What is known of a job that is done."""
+        wanted = (job.row, job.seed)
+        return next((run for run in self.runs if (run["row"], run["seed"]) == wanted), None)
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Train and evaluate the jobs that are not done. After one fails, no other begins."""
+        left = [job for job in jobs if self.find(job) is None]
+        if not left:
+            return
+        train(self.args, left[0])  # it makes the tokenizer and the data of all
+        costs = Costs(self.reader, left[0])
+        pool = ThreadPoolExecutor(self.args.jobs)
+        try:
+            trainings = [pool.submit(train, self.args, job) for job in left]
+            for job, training in zip(left, trainings, strict=True):
+                training.result()
+                self.runs.append(evaluate(job, self.reader, costs))
+                self.write()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def write(self) -> None:
+        order = [name + end for end in ("", EQUAL_FLOPS) for name in ROWS]
+        self.runs.sort(key=lambda run: (order.index(run["row"]), run["seed"]))
+        rows = summary(self.runs)
+        write_report(self.file, new_report(**self.conditions, rows=rows, runs=self.runs))
 
 
-def equal_flops(jobs: Sequence[Job], costs: "Costs") -> Iterator[Job]:
+def digest(reader: FileReader, split: str) -> str:
+    return hashlib.sha256(json.dumps(list(reader.pairs(split))).encode()).hexdigest()
+
+
+def equal_flops(jobs: Sequence[Job], results: Results) -> Iterator[Job]:
     """The decoders alone, with as many updates as cost what the paper's cost."""
-    paper = next((job for job in jobs if job.row == PAPER), None)
+    paper = next((run for run in results.runs if run["row"] == PAPER), None)
     for job in jobs:
-        if paper is not None and job.row in (ALONE, BOTH):
-            steps = round(job.steps * costs.of_a_step(paper) / costs.of_a_step(job))
+        own = results.find(job)
+        if paper and own and job.row in (ALONE, BOTH):
+            steps = round(job.steps * paper["petaflops"] / own["petaflops"])
             yield job._replace(row=job.row + EQUAL_FLOPS, steps=steps)
 
 
@@ -161,29 +212,22 @@ def train(args: argparse.Namespace, job: Job) -> None:
 
 
 def evaluate(job: Job, reader: FileReader, costs: "Costs") -> dict[str, Any]:
-    """The job's scores on the test split, kept beside its model."""
-    file, pairs = job.run / "scores.json", list(reader.pairs("test"))
-    model = checkpoint.digest(job.run / "model")
-    test = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    if file.exists():
-        kept: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        if (kept["model_sha256"], kept["test_sha256"]) == (model, test):
-            return kept
+    """The job's scores on the test split, its cost and its learning curve."""
     curves = learning_curves(job.run / "model", ("val_nll", SPEED))
-    content = {
+    result = {
         "row": job.row,
         "seed": job.seed,
         "steps": job.steps,
-        "model_sha256": model,
-        "test_sha256": test,
-        **score(job.run / "model", pairs),
+        "model_sha256": checkpoint.digest(job.run / "model"),
+        **score(job.run / "model", list(reader.pairs("test"))),
         "petaflops": float(f"{job.steps * costs.of_a_step(job) / 1e15:.4g}"),
         SPEED: round(statistics.median(speed for _, speed in curves[SPEED])),
+        "date": date.today().isoformat(),
+        "machine": machine(),
         "curve": curves.get("val_nll", []),
     }
-    atomic_write(file, json.dumps(content))
-    print(f"{job.run}: BLEU {content['bleu']}, perplexity {content['perplexity']}", flush=True)
-    return content
+    print(f"{job.run}: BLEU {result['bleu']}, perplexity {result['perplexity']}", flush=True)
+    return result
 
 
 class Costs:
@@ -212,7 +256,7 @@ class Costs:
     def of_a_step(self, job: Job) -> float:
         """The operations of one update of a job whose model is trained."""
         name = job.row.removesuffix(EQUAL_FLOPS)
-        config = read_json(job._replace(row=name).run / "model" / "config.json")["model"]
+        config = read_json(job.run / "model" / "config.json")["model"]
         N, d, d_ff, V = (config[size] for size in ("N", "d_model", "d_ff", "vocab_size"))
         S, T = self.S, self.T
         own, cross, fed = 4 * d * d, 2 * d * d, 2 * d * d_ff  # weights; W_Q and W_O, W_K and W_V
@@ -223,7 +267,7 @@ class Costs:
         else:
             products = N * ((own + fed) * (S + T) + cross * (S + T))
             scores = N * 2 * d * (self.SS + self.TT / 2 + self.ST)
-        run = yaml.safe_load((job._replace(row=name).run / "config.yaml").read_text("utf-8"))
+        run = yaml.safe_load((job.run / "config.yaml").read_text("utf-8"))
         pairs = run["data"]["tokens_per_step"] / max(S, T)
         return float(3 * 2 * (products + scores + V * d * predicted) * pairs)
 

@@ -81,7 +81,27 @@ def test_rows_are_trained_scored_drawn_and_not_repeated(
     assert rivals.main([*command, "--", *settings]) == 0
     assert len(rivals.trained) == 3  # type: ignore[attr-defined]
     assert rivals.main([*command, "--", *settings, "model.P_drop=0"]) == 2
-    assert "was made with other settings: name another --folder" in capsys.readouterr().err
+    assert "has runs of other settings: name another --output" in capsys.readouterr().err
+
+
+def test_a_row_of_the_report_is_not_trained_again_in_another_folder(
+    rivals: ModuleType, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    splits = [f"--{split}={corpus / 'valid'}" for split in ("train", "validation", "test")]
+    command = [*splits, "--seeds", "3", "--steps", "10", "--output", f"{tmp_path / 'rivals.json'}"]
+    settings = ["--", *SMALL, f"data.cache_dir={corpus / 'cache'}"]
+    for folder, row in (("one", "decoder_only"), ("other", "paper")):
+        options = ["--folder", f"{tmp_path / folder}", "--only", row]
+        assert rivals.main([*command, *options, *settings]) == 0, capsys.readouterr().err
+    third = ["--folder", f"{tmp_path / 'third'}", "--only", "paper", "decoder_only"]
+    assert rivals.main([*command, *third, *settings]) == 0
+    assert [Path(run.strip("'")).parts[-2:] for run in rivals.trained] == [  # type: ignore[attr-defined]
+        ("one", "decoder_only-seed3"),
+        ("other", "paper-seed3"),
+        ("third", "decoder_only_flops-seed3"),
+    ]
+    rows = [run["row"] for run in read_json(tmp_path / "rivals.json")["runs"]]
+    assert rows == ["paper", "decoder_only", "decoder_only_flops"]
 
 
 def test_a_training_that_fails_ends_the_script(
