@@ -248,14 +248,14 @@ def test_other_hostile_files_end_in_one_line(
 
 def check_error(read: Callable[[bytes], Document], data: bytes, message: str) -> None:
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         with pytest.raises(DocumentError) as caught:
             read(data)
     finally:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert peak < 4 * len(data) + 32 * MIB
     assert message in str(caught.value)
     assert len(str(caught.value)) < 300
@@ -298,12 +298,12 @@ ODD = [  # what looks hostile, but is only odd; each is a document with one segm
 def test_an_odd_file_is_read_and_written_soon(build: Callable[[], bytes]) -> None:
     data = build()
     read = read_odt if data[30:38] == b"mimetype" else read_docx
-    start = time.perf_counter()
+    start = time.process_time()
     document = read(data)
     assert len(document.segments) == 1
     assert document.render(document.segments) == data
     assert len(read(translated(document)).segments) == 1
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_unchanged_parts_keep_bytes_order_times_compression_and_comment() -> None:

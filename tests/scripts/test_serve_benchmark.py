@@ -58,11 +58,14 @@ def test_clients_get_answers_and_their_times(
     serve: ModuleType, live: SimpleNamespace, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "LONG_WORDS", 50)
-    args = argparse.Namespace(sentences=20, seconds=0.5)
-    sample = serve.measure(live, kind, 3, args)
+    for seconds in (0.5, 10.0):  # the longer time is for a machine with other work
+        args = argparse.Namespace(sentences=20, seconds=seconds)
+        sample = serve.measure(live, kind, 3, args)
+        if sample["requests"]:
+            break
     assert sample["failed"] == 0
     assert sample["requests"] > 0
-    assert sample["requests_per_second"] == pytest.approx(sample["requests"] / 0.5, rel=0.3)
+    assert sample["requests_per_second"] == pytest.approx(sample["requests"] / seconds, rel=0.3)
     assert 0 < sample["p50_ms"] <= sample["p95_ms"] <= sample["p99_ms"] < 20_000
     if kind == "streamed":
         assert 0 < sample["first_token_p50_ms"] < sample["p50_ms"]

@@ -209,10 +209,15 @@ def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kill
     forker = Forker(tmp_path)
     try:
         steps = []  # at which each attempt ended
+        begun = time.monotonic()
         for attempt in range(kills):
             process = forker.start([*arguments(corpus, killed, **changes), "ckpt=auto"])
-            # A run is in its loop after a second or two; some do not get so far.
-            time.sleep(rng.uniform(0.1, 1.9) if attempt else 2.5)
+            if attempt == 0:
+                while not (killed / "checkpoints" / "last.ckpt").exists():
+                    time.sleep(0.01)
+                setting_up = time.monotonic() - begun
+            # Most attempts get into the loop of training, and some do not.
+            time.sleep(rng.uniform(0.1, 1.5) * setting_up)
             os.kill(process, signal.SIGKILL)
             assert forker.status() == -signal.SIGKILL, forker.output()
             newest = resume_path(killed, "last")
