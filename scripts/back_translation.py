@@ -36,6 +36,7 @@ with console.exit_at_interrupt():
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int
     from mt.utils.json_io import read_json
+    from mt.utils.line_io import read_lines
 
 SETTINGS = (*rivals.SETTINGS, "tokenizer.vocab_size=4000", "training.warmup_steps=400")
 FORWARD = ("real", "both", "all")
@@ -72,12 +73,16 @@ def run(args: argparse.Namespace) -> None:
     train(args, "both", both)
     train(args, "all", data / "all")
     test = list(reader.pairs("test"))
-    rows = [{"name": name, **score(args.folder / name / "model", test)} for name in FORWARD]
-    lines = {"real": args.pairs, "both": len(pairs), "all": len(pairs)}
+    back = sum(1 for _ in read_lines(both / "back.jsonl"))
+    lines = {"real": args.pairs, "both": args.pairs + back, "all": len(pairs)}
+    rows = [
+        {"name": name, "training_pairs": lines[name], **score(args.folder / name / "model", test)}
+        for name in FORWARD
+    ]
     print(table(
         ("trained on", "training pairs", "test BLEU", "± (95%)", "validation perplexity"),
         [
-            (row["name"], f"{lines[row['name']]:,}", f"{row['bleu']:.2f}",
+            (row["name"], f"{row['training_pairs']:,}", f"{row['bleu']:.2f}",
              f"{row['interval']:.2f}", f"{row['perplexity']:.2f}")
             for row in rows
         ],

@@ -152,8 +152,9 @@ def machine() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """The command that runs; paths after ``=`` lose their folders, which concern nobody."""
-    return " ".join([Path(sys.argv[0]).name, *(re.sub(r"=.*/", "=", a) for a in sys.argv[1:])])
+    """The command that runs; paths lose their folders, which concern nobody."""
+    arguments = (re.sub(r"(=|^(?=/)).*/", r"\1", argument) for argument in sys.argv[1:])
+    return " ".join([Path(sys.argv[0]).name, *arguments])
 
 
 def new_report(**content: Any) -> dict[str, Any]:

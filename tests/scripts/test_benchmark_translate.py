@@ -155,9 +155,11 @@ def test_the_command_line_hides_the_folders_of_interpreters(
     benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        sys, "argv", ["/home/me/scripts/b.py", "--python", "fairseq=/home/me/bin/python3"]
+        sys,
+        "argv",
+        ["/home/me/scripts/b.py", "--python", "fairseq=/home/me/bin/python3", "/home/me/a"],
     )
-    assert benchmark.reporting.command_line() == "b.py --python fairseq=python3"
+    assert benchmark.reporting.command_line() == "b.py --python fairseq=python3 a"
 
 
 def test_without_matplotlib_a_message_replaces_the_picture(
