@@ -241,16 +241,21 @@ UNITS = [
 def test_hostile_text_takes_linear_time(part: int) -> None:
     """Four times the text takes less than nine times the time; with squares it would be sixteen."""
     rng = random.Random(part)
-    texts = [unit * (100_000 // len(unit)) for unit in UNITS[part::6]]
+    texts = [unit * (80_000 // len(unit)) for unit in UNITS[part::6]]
     letters = "{}`%$/\\+-@.:#()a1A Z_,'é3pm"
-    texts += ["".join(rng.choices(rng.sample(letters, 6), k=100_000)) for _ in range(4)]
+    texts += ["".join(rng.choices(rng.sample(letters, 6), k=80_000)) for _ in range(4)]
     for text in texts:
-        short, long = process_time(find_kept, text[:25_000]), process_time(find_kept, text)
-        assert long < 9 * short + 0.2, text[:20]
+        assert any(is_linear(text) for _ in range(5)), text[:20]
+
+
+def is_linear(text: str) -> bool:
+    """One measurement, which other work on the machine can spoil."""
+    short, long = process_time(find_kept, text[:20_000]), process_time(find_kept, text)
+    return long < 9 * short + 0.2
 
 
 def process_time(function: Callable[[str], object], text: str) -> float:
-    """Seconds of the processor. Other work on the machine stretches them for both lengths."""
+    """Seconds of the processor."""
     begin = time.process_time()
     function(text)
     return time.process_time() - begin
