@@ -13,6 +13,7 @@ from mt.evaluation import metrics
 from mt.inference.translator import Translator
 
 BEAM_SIZE = 4
+SPLITS = ("train", "validation", "test")
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
@@ -21,7 +22,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         add(f"--{split}", required=True, metavar="PREFIX", help="PREFIX.en and PREFIX.de")
     add("--folder", type=Path, required=True, help="where the runs are")
     add("--output", type=Path, help="JSON file for the figures")
