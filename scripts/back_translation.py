@@ -38,7 +38,7 @@ with console.exit_at_interrupt():
     from mt.utils.json_io import read_json
     from mt.utils.line_io import read_lines
 
-SETTINGS = (*rivals.SETTINGS, "tokenizer.vocab_size=4000", "training.warmup_steps=400")
+SETTINGS = rivals.SETTINGS
 FORWARD = ("real", "both", "all")
 
 

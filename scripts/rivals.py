@@ -60,8 +60,8 @@ ROWS = {  # name -> what the table calls it, settings
 }
 EQUAL_FLOPS = "_flops"  # ends the names of the rows that stop early
 SETTINGS = (  # of every row
-    "data=files", "model=tiny", "tokenizer.vocab_size=6000", "data.tokens_per_step=4096",
-    "data.clean.max_length=128", "training.warmup_steps=600", "training.lr_factor=1.5",
+    "data=files", "model=tiny", "tokenizer.vocab_size=4000", "data.tokens_per_step=2048",
+    "data.clean.max_length=128", "training.warmup_steps=400", "training.lr_factor=1.0",
     "validate_every=200", "checkpoint_every=50", "average=5", "search.beam_size=1",
     "trainer.devices=1",
 )  # fmt: skip
@@ -88,7 +88,7 @@ class Job(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser(__doc__)
     add = parser.add_argument
-    add("--steps", type=int, default=2000, help="updates of every row (default 2000)")
+    add("--steps", type=int, default=1000, help="updates of every row (default 1000)")
     add("--seeds", type=int, nargs="+", default=[1, 2], help="default: 1 2")
     add("--only", nargs="+", choices=sorted(ROWS), help="rows; default: all")
     add("--jobs", type=int, default=1, help="trainings at a time, a thread each")

@@ -50,12 +50,12 @@ def unpack_int8(path: Path, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     missing or not positive. What is no matrix is left to ``check_values`` and ``check_shapes``.
     """
     weights = {name: w.clone() for name, w in stored.items() if w.dim() != 2}
-    for name, numbers in stored.items():
-        if numbers.dim() != 2:
-            continue
+    matrices = {name: w for name, w in stored.items() if w.dim() == 2}
+    for name, numbers in matrices.items():
         if numbers.dtype != torch.int8:
             dtype = str(numbers.dtype).removeprefix("torch.")
             raise ValueError(f"{path}: {short_repr(name)} is of type {dtype}, must be int8")
+    for name, numbers in matrices.items():
         scale = weights.pop(name + _SCALE, None)
         if scale is None:
             raise ValueError(f"{path}: lacks the scales of {short_repr(name)}")
