@@ -29,13 +29,12 @@ sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for repo
 with console.exit_at_interrupt():
     import rivals
     from reporting import new_report, setting, table, write_report
-    from trainings import BEAM_SIZE, make_parser, run_program, score
+    from trainings import BEAM_SIZE, make_parser, remember, run_program, score
 
     from mt.data.readers import FileReader, Pair
     from mt.evaluation.report import join_lines
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int
-    from mt.utils.json_io import read_json
     from mt.utils.line_io import read_lines
 
 SETTINGS = rivals.SETTINGS
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     pairs = list(reader.pairs("train"))
     if args.pairs >= len(pairs):
         raise ValueError(f"--pairs {args.pairs}: {args.train} has {len(pairs)}; leave some as text")
-    remember(args)
+    remember(args.folder / "options.json", options(args), "name another --folder")
     data = args.folder / "data"
     write_rows(data / "real" / "real.jsonl", pairs[: args.pairs])
     write_rows(data / "all" / "all.jsonl", pairs)
@@ -93,15 +92,6 @@ def run(args: argparse.Namespace) -> None:
 def options(args: argparse.Namespace) -> dict[str, Any]:
     names = ("train", "validation", "test", "pairs", "steps", "seed")
     return {name: getattr(args, name) for name in names} | {"settings": [*SETTINGS, *args.settings]}
-
-
-def remember(args: argparse.Namespace) -> None:
-    """Keep the options beside the runs; ValueError where the folder has runs of others."""
-    args.folder.mkdir(parents=True, exist_ok=True)
-    file = args.folder / "options.json"
-    if file.exists() and read_json(file) != options(args):
-        raise ValueError(f"{args.folder} was made with other options: name another --folder")
-    atomic_write(file, json.dumps(options(args)))
 
 
 def write_rows(path: Path, pairs: Iterable[Pair]) -> None:

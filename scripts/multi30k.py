@@ -32,9 +32,10 @@ from mt.utils import console
 sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
 
 with console.exit_at_interrupt():
-    from multi30k_data import LC, NAMES, RAW, Job, prefix, prepare_data, remember
+    from multi30k_data import LC, NAMES, RAW, Job, prefix, prepare_data
     from multi30k_scores import evaluate, render, tune
     from reporting import new_report, setting
+    from trainings import remember
 
     from mt.evaluation import report
     from mt.model import checkpoint

@@ -1,13 +1,11 @@
 """The data of `multi30k.py`, three splits in both forms, and its jobs."""
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from trainings import run_program
+from trainings import remember, run_program
 
 from mt.data.readers import CorpusReader, FileReader, HubReader
 from mt.evaluation import metrics
@@ -78,14 +76,3 @@ def _pairs(source: Path | None, split: str, form: str) -> Iterator[tuple[str, st
         return raw.pairs(split)
     english, german = metrics.LcNormTok("en"), metrics.LcNormTok("de")
     return ((english(source), german(target)) for source, target in raw.pairs(split))
-
-
-def remember(file: Path, value: Any, remedy: str) -> None:
-    """Note what the work in the file's folder depends on. ValueError when it has changed."""
-    text = json.dumps(value)
-    before = file.read_text("utf-8").strip() if file.exists() else text
-    # version 0.1 had start_from where init_from is now
-    if before.replace("start_from=", "init_from=") != text.replace("start_from=", "init_from="):
-        raise ValueError(f"{file.parent} was made with {before}: {remedy}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(file, f"{text}\n")

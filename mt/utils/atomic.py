@@ -52,10 +52,14 @@ def _named(path: Path) -> Iterator[None]:
 def atomic_path(path: FilePath) -> Iterator[Path]:
     """A path to write to inside the block; what is there takes its name when the block succeeds.
 
-    Of several processes that write one file, each waits for the one before, and the last wins.
+    Of several processes that write one file, each waits for the one before, and the last wins. A
+    link stays a link. A device or a pipe is written to, not replaced.
     Raises OSError when the file cannot be written.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        yield path
+        return
     partial = partial_path(path)
     with only_writer(path, waiting_lock):
         partial.unlink(missing_ok=True)  # it may be a link to another file

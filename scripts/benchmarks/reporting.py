@@ -11,6 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from mt.utils.atomic import atomic_write
+
 Row = Mapping[str, Any]
 
 # ------------------------------------------------------------------------------------- numbers
@@ -166,7 +168,7 @@ def new_report(**content: Any) -> dict[str, Any]:
 def write_report(path: str | Path | None, report: Row) -> None:
     """Write a report as JSON, if a path is given."""
     if path:
-        Path(path).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        atomic_write(Path(path), json.dumps(report, indent=1) + "\n")
 
 
 def setting(name: str, value: object) -> str:

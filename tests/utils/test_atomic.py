@@ -181,3 +181,27 @@ def test_an_error_of_a_full_disk_names_what_was_written(write: Any, tmp_path: Pa
     with pytest.raises(ConnectionError) as other, write(tmp_path / "new"):
         raise ConnectionError(errno.ECONNRESET, "reset")  # not by the write
     assert other.value.filename is None
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(file)
+    for content in ("of yesterday", "new"):  # at first there is nothing at its end
+        atomic.atomic_write(link, content)
+        assert file.read_text() == content
+    assert link.is_symlink()
+    assert names(tmp_path) == ["file", "link"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are of Unix")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        atomic.atomic_write(pipe, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
