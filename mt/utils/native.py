@@ -1,7 +1,8 @@
 """C++ of this package as a library, compiled at its first use and kept in the cache.
 
-It needs Linux, a CPU with AVX512-VNNI and, once, a C++ compiler. The environment variable
-MT_NATIVE=0 turns it off. Who uses it computes with PyTorch where it is not there.
+It needs Linux, a CPU with AVX2 and, once, a C++ compiler. With AVX512-VNNI it is faster and has the
+same results. The environment variable MT_NATIVE=0 turns it off. Who uses it computes with PyTorch
+where it is not there.
 """
 
 import ctypes
@@ -22,10 +23,11 @@ from mt.utils.cache import cache_folder
 
 log = logging.getLogger(__name__)
 
-HERE = Path(__file__).parent  # of vectors.h
-FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "fma")  # of the CPU
+HERE = Path(__file__).parent
+HEADERS = [HERE / name for name in ("vectors.h", "avx512.h", "avx2.h")]
+AVX2 = ("avx2", "fma")  # features of the CPU, which avx2.h uses
+AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", *AVX2)  # avx512.h
 OPTIONS = ["-O3", "-std=c++17", "-shared", "-fPIC"]
-OPTIONS += [f"-m{feature.replace('_', '')}" for feature in FEATURES]
 COMPILERS = ("c++", "g++", "clang++")
 TIMEOUT = 60  # seconds; a compilation takes three
 
@@ -46,10 +48,7 @@ def native_library(
         if os.environ.get("MT_NATIVE") == "0":
             return None
         try:
-            missing = set(FEATURES) - _cpu_features()
-            if missing:
-                raise OSError(f"this CPU lacks {', '.join(sorted(missing))}")
-            loaded = ctypes.CDLL(str(_compiled(sources)))
+            loaded = ctypes.CDLL(str(_compiled(sources, _best_features())))
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
             log.info(f"{purpose} is computed by PyTorch, which is slower: {error}")
             return None
@@ -60,29 +59,39 @@ def native_library(
     return library
 
 
+def _best_features() -> tuple[str, ...]:
+    """Those that the C++ shall use. OSError where the CPU has too few."""
+    found = _cpu_features()
+    missing = set(AVX2) - found
+    if missing:
+        raise OSError(f"this CPU lacks {', '.join(sorted(missing))}")
+    return AVX512 if set(AVX512) <= found else AVX2
+
+
 def _cpu_features() -> set[str]:
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         return set(next((line for line in file if line.startswith("flags")), "").split())
 
 
-def _compiled(sources: Sequence[Path]) -> Path:
+def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
     """The library's file. Its name changes with the sources. Raises OSError and others."""
+    options = OPTIONS + [f"-m{feature.replace('_', '')}" for feature in features]
     folder = cache_folder("native")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise OSError(f"{folder}: others may write there, and its programs would run here")
-    files = [HERE / "vectors.h", *sources]
-    content = b"".join(path.read_bytes() for path in files) + repr(OPTIONS).encode()
+    content = b"".join(path.read_bytes() for path in [*HEADERS, *sources])
+    content += repr(options).encode()
     file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
     if not file.is_file():
         log.info(f"compiling C++, once: {file}")
         with atomic_path(file) as partial:
-            _compile(sources, partial)
+            _compile(sources, options, partial)
     return file
 
 
-def _compile(sources: Sequence[Path], target: Path) -> None:
+def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> None:
     compiler = _find_compiler()
     version = subprocess.run(
         [*compiler, "--version"], capture_output=True, text=True, timeout=TIMEOUT
@@ -90,7 +99,7 @@ def _compile(sources: Sequence[Path], target: Path) -> None:
     # Clang's OpenMP is another than PyTorch's, and some pairs of them end the program.
     openmp = [] if "clang" in version.stdout else ["-fopenmp"]
     files = [str(path) for path in sources if path.suffix == ".cpp"]
-    command = [*compiler, *OPTIONS, f"-I{HERE}", *openmp, *files, "-o", str(target)]
+    command = [*compiler, *options, f"-I{HERE}", *openmp, *files, "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "")

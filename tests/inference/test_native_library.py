@@ -17,8 +17,10 @@ from mt.inference.incremental import InferenceModel
 from mt.inference.linear import Int8Linear, linear_ops
 from mt.inference.native.library import SOURCES, library
 from mt.inference.options import SearchOptions
+from mt.training import loss as training_loss
 from mt.utils import native
 
+LOSS = [Path(training_loss.__file__).with_name("loss.cpp")]
 SOURCE = torch.tensor([[5, 6, 7, 3]])
 
 
@@ -82,7 +84,7 @@ def a_compiler_that(script: str) -> Any:
     [
         (
             lambda _, patch: patch.setattr(native, "_cpu_features", no_features),
-            "this CPU lacks avx",
+            "this CPU lacks avx2, fma",
         ),
         (lambda _, patch: patch.setattr(native, "_cpu_features", no_linux), "/proc/cpuinfo"),
         (lambda _, patch: patch.setenv("CXX", "/no/compiler"), "no C++ compiler: install g++"),
@@ -101,10 +103,7 @@ def test_where_it_cannot_be_had_pytorch_computes(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    features = native._cpu_features
-    monkeypatch.setattr(native, "_cpu_features", lambda: set(native.FEATURES))
-    if reason == "CPU lacks avx":
-        monkeypatch.setattr(native, "_cpu_features", features)
+    monkeypatch.setattr(native, "_cpu_features", lambda: set(native.AVX2))
     prepare(empty_cache, monkeypatch)
     with caplog.at_level(logging.INFO):
         model = InferenceModel(babbler(40), "int8")
@@ -147,8 +146,50 @@ def test_two_at_once_compile_a_whole_file(
     script = 'printf wh > "$last"; sleep 0.1; printf ole >> "$last"'
     monkeypatch.setenv("CXX", compiler(empty_cache.parent.parent / "compiler", script))
     with ThreadPoolExecutor(2) as pool:
-        first, second = (pool.submit(native._compiled, SOURCES) for _ in range(2))
+        first, second = (pool.submit(native._compiled, SOURCES, native.AVX2) for _ in range(2))
     assert first.result() == second.result()
     assert first.result().read_text() == "whole"
     assert os.listdir(empty_cache) == [first.result().name]
     assert empty_cache.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("cpu", "used"),
+    [
+        ({"avx2", "fma", "avx512f"}, native.AVX2),
+        ({*native.AVX512, "amx_int8"}, native.AVX512),
+    ],
+)
+def test_the_best_instructions_of_the_cpu_are_used(
+    cpu: set[str], used: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_cpu_features", lambda: cpu)
+    assert native._best_features() == used
+
+
+@pytest.mark.parametrize("features", [native.AVX2, native.AVX512])
+def test_it_compiles_for_every_cpu(
+    features: tuple[str, ...], native_library: Any, empty_cache: Path
+) -> None:
+    """Also for those that this computer cannot run."""
+    for sources in (SOURCES, LOSS):
+        assert native._compiled(sources, features).is_file()
+
+
+def test_avx2_and_avx512_give_the_same_bits(
+    native_library: Any, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native._best_features() != native.AVX512:
+        pytest.skip("this CPU has no AVX512-VNNI")
+    sources = torch.randint(4, 40, (5, 30), generator=torch.Generator().manual_seed(0))
+    found = []
+    for features in (native.AVX2, native.AVX512):
+        monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+        library.cache_clear()
+        model = InferenceModel(babbler(40), "int8")
+        assert model.native is not None
+        state = model.start(sources)
+        logits = [model.step(torch.full((5, 1), token), state) for token in range(4, 40)]
+        found.append((torch.stack(logits), search(model, sources, SearchOptions(beam_size=4))))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]

@@ -8,20 +8,18 @@ namespace {
 
 constexpr int64_t SEGMENT = 64;  // numbers; the greatest of each segment is kept
 
-float greatest(const float* x, int64_t n) {
-    __m512 top = _mm512_set1_ps(-INFINITY);
-    for (int64_t i = 0; i < n; i += 16)
-        top = _mm512_max_ps(top, _mm512_mask_loadu_ps(top, lanes(n - i), x + i));
-    return _mm512_reduce_max_ps(top);
+float greatest_of(const float* x, int64_t n) {
+    Vector top = fill(-INFINITY);
+    for (int64_t i = 0; i < n; i += 16) top = max_first(top, n - i, load(x + i, n - i));
+    return greatest(top);
 }
 
 // log(sum(e^(x - max)))
 float log_sum(const float* x, int64_t n, float max) {
-    __m512 total = _mm512_setzero_ps();
+    Vector total = fill(0.f);
     for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 m = lanes(n - i);
-        const __m512 shifted = _mm512_sub_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_set1_ps(max));
-        total = _mm512_mask_add_ps(total, m, total, exp_negative(shifted));
+        const Vector shifted = sub(load(x + i, n - i), fill(max));
+        total = add_first(total, n - i, exp_negative(shifted));
     }
     return std::log(sum(total));
 }
@@ -57,7 +55,7 @@ class Row {
     float max, log_total;
 
     int64_t length(int64_t s) const { return std::min(SEGMENT, V - s * SEGMENT); }
-    void look_at(int64_t s) { tops[s] = greatest(logits + s * SEGMENT, length(s)); }
+    void look_at(int64_t s) { tops[s] = greatest_of(logits + s * SEGMENT, length(s)); }
 };
 
 thread_local Floats Row::tops_of_thread;

@@ -1,20 +1,21 @@
-// Matrix products in 8 bits, by the instruction vpdpbusd (AVX512-VNNI).
+// Matrix products in 8 bits.
 //
 // Each row of x is rounded between its own extremes. So a row's result is the same whatever other
 // rows there are: sums of whole numbers are exact, and the rest is done alike for every row.
 #include "products.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <utility>
 
 namespace {
 
 // x ~ (number - zero) * scale, row by row.
 struct Rounded {
-    std::vector<uint8_t> numbers;  // [R, in]
-    Floats scales;                 // [R]
-    std::vector<int32_t> zeros;    // [R]
+    std::vector<Byte> numbers;   // [R, in]
+    Floats scales;               // [R]
+    std::vector<int32_t> zeros;  // [R]
 };
 
 struct Extremes {
@@ -23,101 +24,90 @@ struct Extremes {
 };
 
 Extremes extremes(const float* x, int64_t n) {
-    constexpr int INFINITE_OR_NAN = 0x99;
-    __m512 least = _mm512_setzero_ps(), greatest = least;
-    __mmask16 bad = 0;
+    Vector low = fill(0.f), high = low, odd = low;
     for (int64_t i = 0; i < n; i += 16) {
-        const __m512 v = _mm512_maskz_loadu_ps(lanes(n - i), x + i);
-        least = _mm512_min_ps(least, v), greatest = _mm512_max_ps(greatest, v);
-        bad |= _mm512_fpclass_ps_mask(v, INFINITE_OR_NAN);
+        const Vector v = load(x + i, n - i);
+        low = min(low, v), high = max(high, v);
+        odd = add(odd, sub(v, v));  // a NaN, if v is infinite or a NaN
     }
-    return {_mm512_reduce_min_ps(least), _mm512_reduce_max_ps(greatest), bad == 0};
+    return {least(low), greatest(high), sum(odd) == 0};
 }
 
 // As PyTorch rounds a whole matrix: 0 is exact, halves go to the even number.
-void round_row(const float* x, int64_t n, uint8_t* numbers, float* scale, int32_t* zero) {
+void round_row(const float* x, int64_t n, Byte* numbers, float* scale, int32_t* zero) {
     const Extremes found = extremes(x, n);
     if (!found.finite) {  // whole numbers would hide it: make all outputs of the row NaN
         *scale = NAN, *zero = 0;
-        std::memset(numbers, 0, n);
+        std::fill(numbers, numbers + n, 0);
         return;
     }
     *scale = (found.greatest - found.least) / 255.f;
     if (!(*scale > 1e-30f)) *scale = 0.1f;  // a row of zeros
     *zero = (int32_t)std::nearbyint(-found.least / *scale);
-    const __m512 inverse = _mm512_set1_ps(1.f / *scale);
-    const __m512i zeros = _mm512_set1_epi32(*zero);
+    const Vector inverse = fill(1.f / *scale);
     for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 m = lanes(n - i);
-        const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), inverse);
-        __m512i number = _mm512_add_epi32(_mm512_cvtps_epi32(v), zeros);
-        number = _mm512_max_epi32(number, _mm512_setzero_si512());
-        _mm_mask_storeu_epi8(numbers + i, m, _mm512_cvtusepi32_epi8(number));
+        const Vector v = mul(load(x + i, n - i), inverse);
+        store_bytes(numbers + i, n - i, add(to_ints(v), fill(*zero)));
     }
 }
 
 void round_rows(const float* x, int64_t R, int64_t n, Rounded& out) {
-    out.numbers.resize(R * n), out.scales.resize(R), out.zeros.resize(R);
-    for (int64_t r = 0; r < R; ++r)
+    out.numbers.resize(R * n + 16), out.scales.resize(R), out.zeros.resize(R);
+    for (int64_t r = 0; r < R; ++r)  // in this order: the end of a row may run into the next one
         round_row(x + r * n, n, &out.numbers[r * n], &out.scales[r], &out.zeros[r]);
 }
-
-// sum += u8 x * s8 w, four products to a lane. GCC 12 copies registers around the intrinsic.
-inline void dot(__m512i& sum, __m512i x, __m512i w) {
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
-}
-
-constexpr int ROWS = 6;  // at a time: their sums and four vectors of W fill the 32 registers
 
 // y[r .. r + MR][n .. n + 64]. All loops over sums are unrolled, or GCC keeps them in memory.
 template <int MR>
 void block(const Linear& linear, const Rounded& x, int64_t r, int64_t n, Mode mode, float* y) {
+    constexpr int VECTORS = vectors_at_a_time(MR);
     const int64_t in = linear.in, out = linear.out;
-    __m512i sums[MR][4];
+    for (int64_t first = n; first < n + 64; first += 16 * VECTORS) {
+        Ints sums[MR][VECTORS];
 #pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i)
+        for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) sums[i][j] = _mm512_setzero_si512();
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fill(0);
 
-    const int8_t* W = linear.W + n * in;
-    const uint8_t* numbers = x.numbers.data() + r * in;
-    for (int64_t k = 0; k < in; k += 4, W += 256) {
-        const __m512i w0 = _mm512_loadu_si512(W), w1 = _mm512_loadu_si512(W + 64),
-                      w2 = _mm512_loadu_si512(W + 128), w3 = _mm512_loadu_si512(W + 192);
+        const int8_t* W = linear.W + n * in + 4 * (first - n);
+        const Byte* numbers = x.numbers.data() + r * in;
+        for (int64_t k = 0; k < in; k += 4, W += 256) {
+            FourWeights w[VECTORS];
+#pragma GCC unroll 4
+            for (int j = 0; j < VECTORS; ++j) w[j] = load_weights(W + 64 * j);
 #pragma GCC unroll 8
-        for (int i = 0; i < MR; ++i) {
-            int32_t four;
-            std::memcpy(&four, numbers + i * in + k, 4);
-            const __m512i v = _mm512_set1_epi32(four);
-            dot(sums[i][0], v, w0), dot(sums[i][1], v, w1);
-            dot(sums[i][2], v, w2), dot(sums[i][3], v, w3);
+            for (int i = 0; i < MR; ++i) {
+                const FourInputs v = load_inputs(numbers + i * in + k);
+#pragma GCC unroll 4
+                for (int j = 0; j < VECTORS; ++j) add_products(sums[i][j], v, w[j]);
+            }
         }
-    }
 
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-        const int64_t first = n + 16 * j;
-        const __mmask16 m = lanes(out - first);
-        const __m512 scales = _mm512_loadu_ps(linear.scales + first);
-        const __m512i sums_of_W = _mm512_loadu_si512(linear.sums + first);
-        __m512 bias = _mm512_setzero_ps();
-        if (linear.bias) bias = _mm512_maskz_loadu_ps(m, linear.bias + first);
+        for (int j = 0; j < VECTORS; ++j) {
+            const int64_t here = first + 16 * j, left = out - here;
+            const Vector scales = load(linear.scales + here);
+            const Ints sums_of_W = load(linear.sums + here);
+            const Vector bias = linear.bias ? load(linear.bias + here, left) : fill(0.f);
 #pragma GCC unroll 8
-        for (int i = 0; i < MR; ++i) {
-            const __m512i zero = _mm512_set1_epi32(x.zeros[r + i]);
-            const __m512i s = _mm512_sub_epi32(sums[i][j], _mm512_mullo_epi32(zero, sums_of_W));
-            const __m512 scale = _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[r + i]));
-            __m512 v = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s), scale, bias);
-            float* to = y + (r + i) * out + first;
-            if (mode == RELU) v = _mm512_max_ps(_mm512_setzero_ps(), v);  // NaN stays
-            if (mode == ADD) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, to));
-            _mm512_mask_storeu_ps(to, m, v);
+            for (int i = 0; i < MR; ++i) {
+                const Ints s = sub(sums[i][j], mul(fill(x.zeros[r + i]), sums_of_W));
+                const Vector scale = mul(scales, fill(x.scales[r + i]));
+                Vector v = multiply_add(to_floats(s), scale, bias);
+                float* to = y + (r + i) * out + here;
+                if (mode == RELU) v = max(fill(0.f), v);  // NaN stays
+                if (mode == ADD) v = add(v, load(to, left));
+                store(to, left, v);
+            }
         }
     }
 }
 
-constexpr decltype(&block<1>) BLOCKS[ROWS] = {block<1>, block<2>, block<3>,
-                                              block<4>, block<5>, block<6>};
+template <int... R>
+constexpr auto blocks(std::integer_sequence<int, R...>) {
+    return std::array{block<R + 1>...};
+}
+constexpr auto BLOCKS = blocks(std::make_integer_sequence<int, MOST_ROWS>());
 constexpr int64_t ENOUGH = 1 << 20;  // multiplications that are worth a second thread
 
 }  // namespace
@@ -130,8 +120,8 @@ void multiply(const Linear& linear, const float* x, int64_t R, Mode mode, float*
     if (R * linear.in * linear.out < ENOUGH) threads = 1;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t n = 0; n < linear.out; n += 64)
-        for (int64_t r = 0; r < R; r += ROWS)
-            BLOCKS[std::min<int64_t>(R - r, ROWS) - 1](linear, rounded, r, n, mode, y);
+        for (int64_t r = 0; r < R; r += MOST_ROWS)
+            BLOCKS[std::min<int64_t>(R - r, MOST_ROWS) - 1](linear, rounded, r, n, mode, y);
 }
 
 extern "C" void mt_multiply(const Linear* linear, const float* x, int64_t R, int64_t mode, float* y,

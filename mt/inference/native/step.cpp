@@ -94,44 +94,38 @@ void score(const Model& M, const float* q, const Seen& seen, float* weights, int
     for (int64_t i = 0; i < seen.n; ++i) {
         const float* k = seen[i];
         for (int64_t j = 0; j < M.h; ++j) {
-            __m512 s = _mm512_setzero_ps();
+            Vector s = fill(0.f);
             for (int64_t d = j * M.width; d < (j + 1) * M.width; d += 16)
-                s = _mm512_fmadd_ps(_mm512_loadu_ps(q + d), _mm512_loadu_ps(k + d), s);
+                s = multiply_add(load(q + d), load(k + d), s);
             weights[j * row + i] = sum(s) * M.scale;
         }
     }
 }
 
 void softmax(float* x, int64_t n) {
-    __m512 top = _mm512_set1_ps(-INFINITY), total = _mm512_setzero_ps();
-    for (int64_t i = 0; i < n; i += 16)
-        top = _mm512_max_ps(top, _mm512_mask_loadu_ps(top, lanes(n - i), x + i));
-    const __m512 max = _mm512_set1_ps(_mm512_reduce_max_ps(top));
+    Vector top = fill(-INFINITY), total = fill(0.f);
+    for (int64_t i = 0; i < n; i += 16) top = max_first(top, n - i, load(x + i, n - i));
+    const Vector most = fill(greatest(top));
     for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 m = lanes(n - i);
-        const __m512 e = exp_negative(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, x + i), max));
-        _mm512_mask_storeu_ps(x + i, m, e);
-        total = _mm512_mask_add_ps(total, m, total, e);
+        const Vector e = exp_negative(sub(load(x + i, n - i), most));
+        store(x + i, n - i, e);
+        total = add_first(total, n - i, e);
     }
-    const __m512 rate = _mm512_set1_ps(1.f / sum(total));
-    for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 m = lanes(n - i);
-        const __m512 weight = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), rate);
-        _mm512_mask_storeu_ps(x + i, m, weight);
-    }
+    const Vector rate = fill(1.f / sum(total));
+    for (int64_t i = 0; i < n; i += 16) store(x + i, n - i, mul(load(x + i, n - i), rate));
 }
 
 // out[first .. first + 16 C]: the weighted sum of those columns of the values.
 template <int C>
 void mix(const float* weights, const Seen& seen, int64_t values, int64_t first, float* out) {
-    __m512 sums[C] = {};
+    Vector sums[C];
+    for (int c = 0; c < C; ++c) sums[c] = fill(0.f);
     for (int64_t i = 0; i < seen.n; ++i) {
         const float* v = seen[i] + values + first;
-        const __m512 weight = _mm512_set1_ps(weights[i]);
-        for (int c = 0; c < C; ++c)
-            sums[c] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(v + 16 * c), sums[c]);
+        const Vector weight = fill(weights[i]);
+        for (int c = 0; c < C; ++c) sums[c] = multiply_add(weight, load(v + 16 * c), sums[c]);
     }
-    for (int c = 0; c < C; ++c) _mm512_storeu_ps(out + first + 16 * c, sums[c]);
+    for (int c = 0; c < C; ++c) store(out + first + 16 * c, sums[c]);
 }
 
 // Equation 1 for one query of all heads: q [hw] -> out [hw].
@@ -150,18 +144,17 @@ void attend(const Model& M, const float* q, const Seen& seen, float* out) {
 }
 
 void normalise_row(const Norm& norm, const float* x, int64_t d, float* y) {
-    __m512 total = _mm512_setzero_ps(), squares = total;
-    for (int64_t i = 0; i < d; i += 16) total = _mm512_add_ps(total, _mm512_loadu_ps(x + i));
-    const __m512 mean = _mm512_set1_ps(sum(total) / d);
+    Vector total = fill(0.f), squares = total;
+    for (int64_t i = 0; i < d; i += 16) total = add(total, load(x + i));
+    const Vector mean = fill(sum(total) / d);
     for (int64_t i = 0; i < d; i += 16) {
-        const __m512 centred = _mm512_sub_ps(_mm512_loadu_ps(x + i), mean);
-        squares = _mm512_fmadd_ps(centred, centred, squares);
+        const Vector centred = sub(load(x + i), mean);
+        squares = multiply_add(centred, centred, squares);
     }
-    const __m512 rate = _mm512_set1_ps(1.f / std::sqrt(sum(squares) / d + norm.eps));
+    const Vector rate = fill(1.f / std::sqrt(sum(squares) / d + norm.eps));
     for (int64_t i = 0; i < d; i += 16) {
-        const __m512 v = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(x + i), mean), rate);
-        const __m512 weight = _mm512_loadu_ps(norm.weight + i);
-        _mm512_storeu_ps(y + i, _mm512_fmadd_ps(v, weight, _mm512_loadu_ps(norm.bias + i)));
+        const Vector v = mul(sub(load(x + i), mean), rate);
+        store(y + i, multiply_add(v, load(norm.weight + i), load(norm.bias + i)));
     }
 }
 
