@@ -140,7 +140,13 @@ def run_page(page: str, marks: tuple[str, ...], run_block: Any) -> None:
             run_block(block)
 
 
-@pytest.mark.parametrize("page", pages_with(""))
+@pytest.mark.parametrize(
+    "page",
+    [
+        page if page == "README.md" else pytest.param(page, marks=pytest.mark.slow)
+        for page in pages_with("")
+    ],
+)
 def test_the_commands_of_a_page_run(page: str, run_block: Any) -> None:
     run_page(page, ("",), run_block)
 

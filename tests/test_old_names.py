@@ -18,17 +18,20 @@ def test_an_old_name_is_the_module_of_today(old: str, new: str) -> None:
     assert module.__spec__.name == new
 
 
+PROGRAMS = [
+    "from mt.translator import Translator\nfrom mt import Translator as New\n"
+    "assert Translator is New",
+    "import mt.exports.onnx as old\nimport mt.export.onnx\nassert old is mt.export.onnx",
+    "import mt.export.onnx\nimport mt.exports.onnx as old\nassert old is mt.export.onnx",
+    "from mt.exports.onnx import Engine\nfrom mt.search import search",
+    "from mt.exports import onnx, ctranslate2\nonnx.Engine, ctranslate2.Engine",
+    "import mt.exports.huggingface\nmt.exports.huggingface.Engine",
+]
+
+
 @pytest.mark.parametrize(
     "program",
-    [
-        "from mt.exports.onnx import Engine\nfrom mt.search import search",
-        "from mt.exports import onnx, ctranslate2\nonnx.Engine, ctranslate2.Engine",
-        "import mt.exports.huggingface\nmt.exports.huggingface.Engine",
-        "import mt.export.onnx\nimport mt.exports.onnx as old\nassert old is mt.export.onnx",
-        "import mt.exports.onnx as old\nimport mt.export.onnx\nassert old is mt.export.onnx",
-        "from mt.translator import Translator\nfrom mt import Translator as New\n"
-        "assert Translator is New",
-    ],
+    [*PROGRAMS[:2], *(pytest.param(program, marks=pytest.mark.slow) for program in PROGRAMS[2:])],
 )
 def test_import_lines_in_a_new_process(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

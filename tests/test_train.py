@@ -205,6 +205,7 @@ def test_two_ranks_take_the_step_of_one(
         assert metrics(two, column) == pytest.approx(metrics(one, column), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_two_ranks_share_one_run_directory(corpus: Path, tmp_path: Path) -> None:
     changes = {"trainer.devices": 2, "trainer.max_steps": 4, "data.validation_limit": 3}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)

@@ -56,6 +56,7 @@ def test_the_program_translates_as_one_process(
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.slow
 def test_actors_that_are_killed_do_no_harm(tmp_path: Path) -> None:
     """Two of ten blocks kill their actor; its second try is computed, the others only once."""
     source = write(tmp_path / "in.txt", [{"text": f"line {n}"} for n in range(20)])

@@ -72,6 +72,7 @@ def init_late(parent: int, worker: int) -> None:
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
+@pytest.mark.slow
 def test_a_signal_does_not_end_a_worker_that_is_starting(
     bpe: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,7 @@ def reproduce(cwd: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_the_papers_experiment_from_data_to_report(wmt14: Path, tmp_path: Path) -> None:
     limits = ["--limit", "1200", "tokenizer.vocab_size=600", "trainer.max_steps=6"]
     small = ["model.d_model=16", "model.d_ff=16", "checkpoint_every=2", "average=2"]

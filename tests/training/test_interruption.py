@@ -82,7 +82,14 @@ def start_process(
 # Signals
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "signum",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        signal.SIGTERM,
+        pytest.param(signal.SIGUSR1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_path: Path) -> None:
     """Here it reaches the loader's workers too, like Ctrl-C in a terminal or a cluster's signal."""
     changes = {"trainer.max_steps": 100_000, "checkpoint_every": 10_000, "data.workers": 2}
@@ -393,6 +400,7 @@ def test_a_rank_that_fails_ends_the_job_and_two_nodes_resume_it(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.slow
 def test_a_rank_does_not_outlive_rank_0(corpus: Path, tmp_path: Path) -> None:
     changes = {"trainer.max_steps": 100_000, "trainer.devices": 2, "data.validation_limit": 3}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)

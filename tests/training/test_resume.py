@@ -194,7 +194,8 @@ def test_auto_begins_and_resumes(
     assert "nothing left to train" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [4, 20])
 def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL while it starts, trains, validates or saves."""
     rng = random.Random(1)
