@@ -147,7 +147,8 @@ class Results:
         left = [job for job in jobs if self.find(job) is None]
         if not left:
             return
-        train(self.args, left[0])  # it makes the tokenizer and the data of all
+        if not (self.args.folder / "tokenizer.model").exists():
+            train(self.args, left[0])  # it makes the tokenizer and the data of all
         costs = Costs(self.reader, left[0])
         pool = ThreadPoolExecutor(self.args.jobs)
         try:
