@@ -56,10 +56,12 @@ def atomic_path(path: FilePath) -> Iterator[Path]:
     link stays a link. A device or a pipe is written to, not replaced.
     Raises OSError when the file cannot be written.
     """
-    path = Path(os.path.realpath(path))
+    path = Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
-        yield path
+        with _named(path):
+            yield path
         return
+    path = Path(os.path.realpath(path))  # not before: that of a pipe does not exist
     partial = partial_path(path)
     with only_writer(path, waiting_lock):
         partial.unlink(missing_ok=True)  # it may be a link to another file

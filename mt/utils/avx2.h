@@ -122,7 +122,7 @@ inline Vector times_power_of_2(Vector x, Vector n) {
                    _mm256_castsi256_ps(_mm256_slli_epi32(exponents.high, 23))});
 }
 
-// The lower 16 bits of each number, and back.
+// The lower 16 bits of each number, of which the upper 16 bits are 0.
 inline __m256i halves(Ints x) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(x.low, x.high), 0b11'01'10'00);
 }
@@ -153,8 +153,8 @@ inline void store(BFloat16* x, int64_t left, Vector v) {
 }
 
 // Products in 8 bits: of four neighbours among a row's inputs, in all lanes, with the four weights
-// that each of 16 outputs has for them. Sums of two products of 8 bits overflow 16 bits, so numbers
-// of 16 bits are multiplied. That takes those of even and of odd places apart.
+// that each of 16 outputs has for them. AVX2 cuts sums of two products of 8 bits at 16 bits, so
+// numbers of 16 bits are multiplied. Those at even and at odd places stand in registers of their own.
 
 using Byte = uint16_t;  // of four inputs the first, the third, the second, the fourth
 struct FourInputs {
@@ -187,7 +187,7 @@ inline FourWeights load_weights(const int8_t* W) {
             {_mm256_srai_epi16(w.low, 8), _mm256_srai_epi16(w.high, 8)}};
 }
 
-// GCC 12 would change the order of the sums, for which it has no registers.
+// GCC 12 reorders these additions, runs out of registers and keeps sums in memory.
 inline void add_product(__m256i& sum, __m256i x, __m256i w) {
     __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(_mm256_madd_epi16(x, w)));
 }

@@ -27,9 +27,10 @@ HERE = Path(__file__).parent
 HEADERS = [HERE / name for name in ("vectors.h", "avx512.h", "avx2.h")]
 AVX2 = ("avx2", "fma")  # features of the CPU, which avx2.h uses
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", *AVX2)  # avx512.h
-OPTIONS = ["-O3", "-std=c++17", "-shared", "-fPIC"]
+# Compilers fuse a product and a sum as they like, if one lets them, and results differ.
+OPTIONS = ["-O3", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC"]
 COMPILERS = ("c++", "g++", "clang++")
-TIMEOUT = 60  # seconds; a compilation takes three
+TIMEOUT = 60  # seconds; a compilation takes five
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
@@ -74,7 +75,7 @@ def _cpu_features() -> set[str]:
 
 
 def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
-    """The library's file. Its name changes with the sources. Raises OSError and others."""
+    """The library's file. Its name changes with sources and features. Raises OSError and others."""
     options = OPTIONS + [f"-m{feature.replace('_', '')}" for feature in features]
     folder = cache_folder("native")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 // What the C++ of all packages shares: 16 numbers of 32 bits at a time, of which a lane holds one.
 //
 // They are in one register of AVX-512, or in two of AVX2. Both give the same bits: what happens to
-// a lane is the same, and so is the order of sums. Where ``left`` is given, only that many lanes
-// are read or written; the others are 0.
+// a lane is the same, and so is the order of sums. Where ``left`` is given, 1 or more, only that
+// many lanes are read or written, and the others of what is loaded are 0.
 #pragma once
 
 #include <immintrin.h>
@@ -18,7 +18,7 @@ struct BFloat16 {
     uint16_t bits;
 };
 
-#ifdef __AVX512F__
+#ifdef __AVX512VNNI__
 #include "avx512.h"
 #else
 #include "avx2.h"

@@ -181,11 +181,15 @@ def test_avx2_and_avx512_give_the_same_bits(
 ) -> None:
     if native._best_features() != native.AVX512:
         pytest.skip("this CPU has no AVX512-VNNI")
-    sources = torch.randint(4, 40, (5, 30), generator=torch.Generator().manual_seed(0))
-    found = []
+    sources, targets = torch.randint(4, 40, (5, 30)), torch.randint(333, (5,))
+    rows = 5 * torch.randn(7, 333)
+    found, losses = [], []
     for features in (native.AVX2, native.AVX512):
         monkeypatch.setattr(native, "_best_features", lambda features=features: features)
         library.cache_clear()
+        training_loss._library.cache_clear()
+        for dtype in (torch.float32, torch.bfloat16):
+            losses.append(training_loss._losses(rows.to(dtype), targets, 0.1, True))
         model = InferenceModel(babbler(40), "int8")
         assert model.native is not None
         state = model.start(sources)
@@ -193,3 +197,7 @@ def test_avx2_and_avx512_give_the_same_bits(
         found.append((torch.stack(logits), search(model, sources, SearchOptions(beam_size=4))))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
+    training_loss._library.cache_clear()
+    for (gradient, *sums), (other, *others) in zip(losses[:2], losses[2:], strict=True):
+        assert torch.equal(gradient, other)
+        assert sums == others

@@ -205,3 +205,21 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
         os.close(reader)
     assert pipe.is_fifo()
     assert names(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="/dev/fd is of Unix")
+def test_a_pipe_without_a_name_is_written_to() -> None:
+    """As /dev/stdout is, before another program."""
+    reader, writer = os.pipe()
+    try:
+        atomic.atomic_write(f"/dev/fd/{writer}", "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is of Linux")
+def test_a_device_that_is_full_is_named() -> None:
+    with pytest.raises(OSError, match="/dev/full"):
+        atomic.atomic_write("/dev/full", "text")

@@ -13,7 +13,7 @@ namespace {
 
 // x ~ (number - zero) * scale, row by row.
 struct Rounded {
-    std::vector<Byte> numbers;   // [R, in]
+    std::vector<Byte> numbers;   // [R, in], and room for 16
     Floats scales;               // [R]
     std::vector<int32_t> zeros;  // [R]
 };
