@@ -17,6 +17,7 @@ from mt.inference.incremental import InferenceModel
 from mt.inference.linear import Int8Linear, linear_ops
 from mt.inference.native.library import SOURCES, library
 from mt.inference.options import SearchOptions
+from mt.model.transformer import Transformer
 from mt.training import loss as training_loss
 from mt.utils import native
 
@@ -183,18 +184,19 @@ def test_avx2_and_avx512_give_the_same_bits(
         pytest.skip("this CPU has no AVX512-VNNI")
     sources, targets = torch.randint(4, 40, (5, 30)), torch.randint(333, (5,))
     rows = 5 * torch.randn(7, 333)
+    model = Transformer(vocab_size=40, N=2, d_model=32, d_ff=64, h=2).eval()
     found, losses = [], []
     for features in (native.AVX2, native.AVX512):
         monkeypatch.setattr(native, "_best_features", lambda features=features: features)
         library.cache_clear()
         training_loss._library.cache_clear()
         for dtype in (torch.float32, torch.bfloat16):
-            losses.append(training_loss._losses(rows.to(dtype), targets, 0.1, True))
-        model = InferenceModel(babbler(40), "int8")
-        assert model.native is not None
-        state = model.start(sources)
-        logits = [model.step(torch.full((5, 1), token), state) for token in range(4, 40)]
-        found.append((torch.stack(logits), search(model, sources, SearchOptions(beam_size=4))))
+            losses.append(training_loss._losses(rows.to(dtype, copy=True), targets, 0.1, True))
+        decoder = InferenceModel(model, "int8")
+        assert decoder.native is not None
+        state = decoder.start(sources)
+        logits = [decoder.step(torch.full((5, 1), token), state) for token in range(4, 40)]
+        found.append((torch.stack(logits), search(decoder, sources, SearchOptions(beam_size=4))))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
     training_loss._library.cache_clear()
