@@ -27,8 +27,8 @@ from mt.utils import console
 sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
 
 with console.exit_at_interrupt():
-    import rivals
     from reporting import new_report, setting, table, write_report
+    from rivals import SETTINGS
     from trainings import BEAM_SIZE, make_parser, remember, run_program, score
 
     from mt.data.readers import FileReader, Pair
@@ -37,7 +37,6 @@ with console.exit_at_interrupt():
     from mt.utils.checks import check_int
     from mt.utils.line_io import read_lines
 
-SETTINGS = rivals.SETTINGS
 FORWARD = ("real", "both", "all")
 
 

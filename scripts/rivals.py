@@ -28,13 +28,12 @@ sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for repo
 
 with console.exit_at_interrupt():
     import yaml
-    from reporting import machine, new_report, pyplot_for, save_figure, setting, table
+    from reporting import machine, new_report, pyplot_for, save_figure, setting, table, write_report
     from trainings import BEAM_SIZE, SPLITS, make_parser, run_program, score
 
     from mt.data.readers import FileReader
     from mt.data.tokenizer import Tokenizer
     from mt.evaluation.plots import learning_curves
-    from mt.evaluation.report import write_json
     from mt.model import checkpoint
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int
@@ -164,7 +163,7 @@ class Results:
         order = [name + end for end in ("", EQUAL_FLOPS) for name in ROWS]
         self.runs.sort(key=lambda run: (order.index(run["row"]), run["seed"]))
         rows = summary(self.runs)
-        write_json(self.file, new_report(**self.conditions, rows=rows, runs=self.runs))
+        write_report(self.file, new_report(**self.conditions, rows=rows, runs=self.runs))
 
 
 def digest(reader: FileReader, split: str) -> str:

@@ -50,7 +50,8 @@ def remember(file: Path, value: Any, remedy: str) -> None:
     """Note what the work in the file's folder depends on. ValueError when it has changed."""
     text = json.dumps(value)
     before = file.read_text("utf-8").strip() if file.exists() else text
-    if before != text:
+    # version 0.1 had start_from where init_from is now
+    if before.replace("start_from=", "init_from=") != text.replace("start_from=", "init_from="):
         raise ValueError(f"{file.parent} was made with {before}: {remedy}")
     file.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(file, f"{text}\n")

@@ -1,12 +1,14 @@
 // What the C++ of all packages shares: 16 numbers of 32 bits at a time, of which a lane holds one.
 //
 // They are in one register of AVX-512, or in two of AVX2. Both give the same bits: what happens to
-// a lane is the same, and so is the order of sums. Where ``left`` is given, 1 or more, only that
-// many lanes are read or written, and the others of what is loaded are 0.
+// a lane is the same, and so is the order of sums. Where ``left`` is given, only that many
+// lanes are read or written, none if it is below 0, and the others of what is loaded are 0. For
+// BFloat16 it is 1 or more.
 #pragma once
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -23,6 +25,12 @@ struct BFloat16 {
 #else
 #include "avx2.h"
 #endif
+
+inline float greatest(const float* x, int64_t n) {
+    Vector top = fill(-INFINITY);
+    for (int64_t i = 0; i < n; i += 16) top = max_first(top, n - i, load(x + i, n - i));
+    return greatest(top);
+}
 
 // e^x for x <= 0, by the polynomial of Cephes; NaN stays NaN.
 inline Vector exp_negative(Vector x) {

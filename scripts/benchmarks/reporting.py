@@ -168,7 +168,7 @@ def new_report(**content: Any) -> dict[str, Any]:
 def write_report(path: str | Path | None, report: Row) -> None:
     """Write a report as JSON, if a path is given."""
     if path:
-        atomic_write(Path(path), json.dumps(report, indent=1) + "\n")
+        atomic_write(path, json.dumps(report, indent=1) + "\n")
 
 
 def setting(name: str, value: object) -> str:

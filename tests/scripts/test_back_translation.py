@@ -70,6 +70,8 @@ def test_the_text_is_translated_back_and_trained_on(
     assert script.main([*command, *settings]) == 0
     assert len(script.programs) == done  # type: ignore[attr-defined]
     assert script.main([*command, "--seed", "2", *settings]) == 2
-    assert "was made with" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'runs'} was made with {{" in error
+    assert error.endswith("}: name another --folder\n")
     assert script.main([*command, "--pairs", "400", *settings]) == 2
     assert "leave some as text" in capsys.readouterr().err

@@ -8,12 +8,6 @@ namespace {
 
 constexpr int64_t SEGMENT = 64;  // numbers; the greatest of each segment is kept
 
-float greatest_of(const float* x, int64_t n) {
-    Vector top = fill(-INFINITY);
-    for (int64_t i = 0; i < n; i += 16) top = max_first(top, n - i, load(x + i, n - i));
-    return greatest(top);
-}
-
 // log(sum(e^(x - max)))
 float log_sum(const float* x, int64_t n, float max) {
     Vector total = fill(0.f);
@@ -55,7 +49,7 @@ class Row {
     float max, log_total;
 
     int64_t length(int64_t s) const { return std::min(SEGMENT, V - s * SEGMENT); }
-    void look_at(int64_t s) { tops[s] = greatest_of(logits + s * SEGMENT, length(s)); }
+    void look_at(int64_t s) { tops[s] = greatest(logits + s * SEGMENT, length(s)); }
 };
 
 thread_local Floats Row::tops_of_thread;

@@ -103,9 +103,8 @@ void score(const Model& M, const float* q, const Seen& seen, float* weights, int
 }
 
 void softmax(float* x, int64_t n) {
-    Vector top = fill(-INFINITY), total = fill(0.f);
-    for (int64_t i = 0; i < n; i += 16) top = max_first(top, n - i, load(x + i, n - i));
-    const Vector most = fill(greatest(top));
+    const Vector most = fill(greatest(x, n));
+    Vector total = fill(0.f);
     for (int64_t i = 0; i < n; i += 16) {
         const Vector e = exp_negative(sub(load(x + i, n - i), most));
         store(x + i, n - i, e);
