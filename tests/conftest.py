@@ -46,7 +46,7 @@ MAX_LENGTH = 40  # of the model in model_folder
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache for all tests, not the user's: what int8 needs is compiled once."""
+    """A cache for all tests, not the user's: the C++ is compiled once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -54,10 +54,10 @@ def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def native_library() -> Any:
-    """The C++ for int8; without a compiler or such a CPU the test is skipped."""
+    """The C++ of translation; without a compiler or such a CPU the test is skipped."""
     found = library()
     if found is None:
-        pytest.skip("this computer cannot compile or run the C++ for int8")
+        pytest.skip("this computer cannot compile or run the C++")
     return found
 
 

@@ -21,12 +21,13 @@ from torch import Tensor, nn
 
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
+from mt.inference.native.best import best_tokens
+from mt.inference.native.step import NativeState, NativeTransformer, can_compute
 from mt.model.layers import AddNorm, FeedForward
 from mt.model.transformer import Stacks, Transformer, positional_encoding
 
 if TYPE_CHECKING:
     from mt.inference.candidates import BestTokens
-    from mt.inference.native.step import NativeState, NativeTransformer
 
 
 class InferenceStacks:
@@ -34,13 +35,13 @@ class InferenceStacks:
 
     decoder: Sequence[Any]  # the layers
 
-    def __init__(self, model: Stacks, precision: str) -> None:
+    def __init__(self, model: Stacks, precision: str, native: bool = False) -> None:
         weight = model.embedding.weight.detach()
         self.device, self.precision = weight.device, precision
         self.exact = precision == "float32"  # a result does not depend on its batch
         self.parameters = sum(p.numel() for p in model.parameters())
         self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, model.h
-        self.make, self.dtype = linear_ops(precision, self.device)
+        self.make, self.dtype = linear_ops(precision, self.device, native)
         self.embedding = weight.to(self.dtype)
         self.learned = None if model.positions is None else model.positions.weight.detach()
         self.positions = torch.empty(0, self.d_model)
@@ -48,7 +49,7 @@ class InferenceStacks:
         output = model.output_weight.detach().to(self.dtype)
         self.vocabulary: LinearOp
         # Blocks pay off in float32 too for this matrix, by far the largest; for others they do not.
-        if precision == "float32" and can_block(self.device, self.dtype):
+        if precision == "float32" and not native and can_block(self.device, self.dtype):
             self.vocabulary = BlockedLinear(output, None if bias is None else bias.float())
         else:
             self.vocabulary = self.make(output, bias)
@@ -101,15 +102,16 @@ class InferenceModel(InferenceStacks):
     """A Transformer as the search wants it (``mt.inference.beam_search.SearchModel``).
 
     ``precision`` float32 is exact; bfloat16 is the type of weights and activations; int8 multiplies
-    8-bit weights with activations rounded on the fly, on the CPU, and where it can in C++
-    (``mt.inference.native``). The weights are those of now: after more training, make a new
-    InferenceModel. Positions after the last learned one are like the last.
+    8-bit weights with activations rounded on the fly, on the CPU. float32 and int8 are computed in
+    C++ where that can be (``mt.inference.native``). The weights are those of now: after more
+    training, make a new InferenceModel. Positions after the last learned one are like the last.
 
     Raises ValueError for another precision, and for int8 on a device other than the CPU.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
-        super().__init__(model, precision)
+        native = precision in ("float32", "int8") and can_compute(model)
+        super().__init__(model, precision, native)
         shape = self.make, self.h, model.scale, self.dtype
         self.encoder = [_EncoderLayer(layer, *shape) for layer in model.encoder]
         self.decoder = [_DecoderLayer(layer, *shape) for layer in model.decoder]
@@ -121,13 +123,9 @@ class InferenceModel(InferenceStacks):
             self.target_embedding = model.target_embedding.weight.detach().to(self.dtype)
         self.native: NativeTransformer | None = None
         self.best_tokens: BestTokens | None = None
-        if precision == "int8":  # others do not wait for the imports
-            from mt.inference.native.best import best_tokens
-            from mt.inference.native.step import native_transformer
-
-            self.native = native_transformer(self)
-            if self.native is not None:
-                self.exact, self.best_tokens = True, best_tokens
+        if native:
+            self.native, self.best_tokens = NativeTransformer(self), best_tokens
+            self.exact = True
 
     def start(self, src: Tensor) -> "State | NativeState":
         if self.native is not None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mt.inference.native.linear import NativeLinear, can_multiply
 from mt.utils import torch_private
 
 log = logging.getLogger(__name__)
@@ -111,9 +112,12 @@ def saturates() -> bool:
     return float(product) < 60  # 64 where it is not
 
 
-def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.dtype]:
+def linear_ops(
+    precision: str, device: torch.device, native: bool = False
+) -> tuple[MakeLinear, torch.dtype]:
     """A function that makes a LinearOp of W and b, and the dtype of its inputs and outputs.
 
+    With ``native`` those of float32 are in C++; those of int8 are wherever they can be.
     Raises ValueError for an unknown precision, and for int8 on a device other than the CPU.
     """
     if precision not in PRECISIONS:
@@ -124,6 +128,8 @@ def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.
         if device.type != "cpu":
             raise ValueError(f"precision='int8' is for the CPU, not for {device}")
         kind = _int8_linear
+    elif precision == "float32" and native:
+        kind = NativeLinear
     elif precision == "bfloat16" and can_block(device, dtype):
         kind = BlockedLinear
     elif precision == "bfloat16" and device.type == "cpu":
@@ -139,10 +145,7 @@ def linear_ops(precision: str, device: torch.device) -> tuple[MakeLinear, torch.
 
 
 def _int8_linear(W: Tensor, b: Tensor | None = None) -> LinearOp:
-    # An import that only int8 waits for.
-    from mt.inference.native.linear import NativeLinear, can_multiply
-
-    return NativeLinear(W, b) if can_multiply(W) else Int8Linear(W, b)
+    return NativeLinear(W, b, int8=True) if can_multiply(W) else Int8Linear(W, b)
 
 
 def can_block(device: torch.device, dtype: torch.dtype) -> bool:

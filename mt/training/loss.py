@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mt.utils.checks import check_number
-from mt.utils.native import Float, Int, Pointer, native_library
+from mt.utils.native import Float, Int, NativeLibrary, Pointer
 
 _BLOCK = 4096  # rows of the weight's gradient that one bfloat16 product computes
 
-_library = native_library(
+_library = NativeLibrary(
     "the loss",
     [Path(__file__).with_name("loss.cpp")],
     {"mt_loss": (Pointer, *[Int] * 4, Pointer, Float, Int, Pointer, Pointer, Int)},

@@ -197,7 +197,8 @@ inline void add_products(Ints& sum, FourInputs x, const FourWeights& w) {
     add_product(sum.low, x.odd, w.odd.low), add_product(sum.high, x.odd, w.odd.high);
 }
 
-constexpr int MOST_ROWS = 4;  // at a time; their sums and a vector of weights fill 16 registers
-constexpr int vectors_at_a_time(int rows) {  // of 16 outputs, with that many rows; as measured
-    return rows == 1 ? 4 : rows == 2 ? 2 : 1;
-}
+// Rows at a time in a matrix product, and vectors of 16 outputs with that many rows, as measured: the
+// sums, a vector of weights and an input fill 16 registers.
+constexpr int INT8_ROWS = 4, FLOAT_ROWS = 6;
+constexpr int int8_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+constexpr int float_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }

@@ -88,5 +88,8 @@ inline void add_products(Ints& sum, FourInputs x, FourWeights w) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
 }
 
-constexpr int MOST_ROWS = 6;  // at a time: their sums and four vectors of weights fill 32 registers
-constexpr int vectors_at_a_time(int) { return 4; }  // of 16 outputs, with that many rows
+// Rows at a time in a matrix product, and vectors of 16 outputs: the sums and four vectors of weights
+// fill 32 registers.
+constexpr int INT8_ROWS = 6, FLOAT_ROWS = 6;
+constexpr int int8_vectors(int) { return 4; }
+constexpr int float_vectors(int) { return 4; }

@@ -13,7 +13,9 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,29 +37,53 @@ TIMEOUT = 60  # seconds; a compilation takes five
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
-def native_library(
-    purpose: str, sources: Sequence[Path], functions: Mapping[str, tuple[Any, ...]]
-) -> "Callable[[], ctypes.CDLL | None]":
+_MAY_COMPILE = ContextVar("may compile", default=True)
+
+
+@contextmanager
+def without_compiling() -> Iterator[None]:
+    """In this block, libraries that are not compiled yet cannot be had: somebody waits."""
+    token = _MAY_COMPILE.set(False)
+    try:
+        yield
+    finally:
+        _MAY_COMPILE.reset(token)
+
+
+class NativeLibrary:
     """A function that gives the library, or None where it cannot be had, which the log explains.
 
     ``functions`` has the types of each function's arguments, as the C++ declares them, and
     ``purpose`` says what is slower without them. ``sources`` may include headers.
     """
 
-    @lru_cache(maxsize=1)
-    def library() -> ctypes.CDLL | None:
+    def __init__(
+        self, purpose: str, sources: Sequence[Path], functions: Mapping[str, tuple[Any, ...]]
+    ) -> None:
+        self.purpose, self.sources, self.functions = purpose, sources, functions
+        self._load = lru_cache(maxsize=1)(self._load_now)
+        self.cache_clear = self._load.cache_clear
+
+    def __call__(self) -> ctypes.CDLL | None:
+        return self._load() if _MAY_COMPILE.get() or self._is_compiled() else None
+
+    def _load_now(self) -> ctypes.CDLL | None:
         if os.environ.get("MT_NATIVE") == "0":
             return None
         try:
-            loaded = ctypes.CDLL(str(_compiled(sources, _best_features())))
+            loaded = ctypes.CDLL(str(_compiled(self.sources, _best_features())))
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-            log.info(f"{purpose} is computed by PyTorch, which is slower: {error}")
+            log.info(f"{self.purpose} is computed by PyTorch, which is slower: {error}")
             return None
-        for name, arguments in functions.items():
+        for name, arguments in self.functions.items():
             getattr(loaded, name).argtypes = arguments
         return loaded
 
-    return library
+    def _is_compiled(self) -> bool:
+        try:
+            return _library_file(self.sources, _options(_best_features())).is_file()
+        except (OSError, RuntimeError):
+            return False
 
 
 def _best_features() -> tuple[str, ...]:
@@ -75,21 +101,29 @@ def _cpu_features() -> set[str]:
 
 
 def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
-    """The library's file. Its name changes with sources and features. Raises OSError and others."""
-    options = OPTIONS + [f"-m{feature.replace('_', '')}" for feature in features]
-    folder = cache_folder("native")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
+    """The library's file. Raises OSError and others."""
+    options = _options(features)
+    file = _library_file(sources, options)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = file.parent.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(f"{folder}: others may write there, and its programs would run here")
-    content = b"".join(path.read_bytes() for path in [*HEADERS, *sources])
-    content += repr(options).encode()
-    file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
+        raise OSError(f"{file.parent}: others may write there, and its programs would run here")
     if not file.is_file():
         log.info(f"compiling C++, once: {file}")
         with atomic_path(file) as partial:
             _compile(sources, options, partial)
     return file
+
+
+def _options(features: Sequence[str]) -> list[str]:
+    return OPTIONS + [f"-m{feature.replace('_', '')}" for feature in features]
+
+
+def _library_file(sources: Sequence[Path], options: Sequence[str]) -> Path:
+    """Its name changes with sources and options."""
+    content = b"".join(path.read_bytes() for path in [*HEADERS, *sources])
+    content += repr(options).encode()
+    return cache_folder("native") / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
 def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> None:

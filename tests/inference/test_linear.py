@@ -28,9 +28,16 @@ def _no_gradients():
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [(DenseLinear, 1e-5), pytest.param(BlockedLinear, 1e-5, marks=blocks), (Int8Linear, 0.03)],
+    [
+        (DenseLinear, 1e-5),
+        pytest.param(BlockedLinear, 1e-5, marks=blocks),
+        (NativeLinear, 1e-5),
+        (Int8Linear, 0.03),
+    ],
 )
-def test_a_product_is_the_formula(kind, error, biased, rows):
+def test_a_product_is_the_formula(kind, error, biased, rows, request):
+    if kind is NativeLinear:
+        request.getfixturevalue("native_library")
     torch.manual_seed(rows)
     W, x, residual = torch.randn(24, 16), torch.randn(rows, 16), torch.randn(rows, 24)
     b = torch.randn(24) if biased else None
@@ -117,7 +124,7 @@ def test_a_native_product_rounds_each_row_as_pytorch_does(native_library, biased
     residual = torch.randn(14, shape[0])
     x[3] = 0
     x[4] = x[4].abs()
-    native = NativeLinear(W, b)
+    native = NativeLinear(W, b, int8=True)
     scales = W.abs().amax(dim=1, keepdim=True) / 127
     W_rounded = (W / scales).round().double() * scales
     x_rounded = torch.stack([quantize(row, torch.quint8, False).dequantize() for row in x])
@@ -137,8 +144,29 @@ def test_a_native_product_rounds_each_row_as_pytorch_does(native_library, biased
 def test_a_native_product_hides_no_nan(native_library):
     x = torch.randn(4, 16)
     x[1, 3], x[2, 5] = torch.nan, torch.inf
-    y = NativeLinear(torch.randn(8, 16)).relu(x)
+    y = NativeLinear(torch.randn(8, 16), int8=True).relu(x)
     assert y.isnan().all(dim=1).tolist() == [False, True, True, False]
+    x[2, 5] = 0
+    y = NativeLinear(torch.randn(8, 16)).relu(x)
+    assert y.isnan().all(dim=1).tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (24, 16), (100, 50), (192, 70), (64, 3000)])
+def test_a_native_product_of_floats_adds_up_in_order(native_library, shape):
+    """From the first input to the last, each product exact; then the bias, then the residual."""
+    W, b = torch.randn(shape), torch.randn(shape[0])
+    native = NativeLinear(W, b)
+    x, residual = torch.randn(100, shape[1]), torch.randn(100, shape[0])
+    sums = torch.zeros(100, shape[0])
+    for weights, inputs in zip(W.t().double(), x.t().double(), strict=True):
+        sums = (inputs[:, None] * weights + sums).float()  # float64 holds the product exactly
+    y = sums + b
+    assert_close(native(x), y, atol=1e-6, rtol=1e-6)  # float64 rounds some sums twice
+    assert_close(native.relu(x), y.relu(), atol=1e-6, rtol=1e-6)
+    assert_close(native.add_residual(x, residual), y + residual, atol=1e-6, rtol=1e-6)
+    for rows in range(1, 14):  # as many at once, to the last bit
+        assert torch.equal(native(x[:rows]), native(x)[:rows])
+        assert torch.equal(native(x[-rows:]), native(x)[-rows:])
 
 
 def test_an_accelerator_has_dense_ops():

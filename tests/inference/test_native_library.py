@@ -1,9 +1,9 @@
-"""The C++ for int8 is compiled once; where it cannot be, PyTorch computes int8."""
+"""The C++ is compiled once; where it cannot be, PyTorch computes."""
 
 import logging
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def test_where_it_cannot_be_had_pytorch_computes(
     assert not model.exact
     last = caplog.records[-1]
     assert last.levelno == logging.INFO
-    assert last.message.startswith("int8 is computed by PyTorch, which is slower: ")
+    assert last.message.startswith("translation is computed by PyTorch, which is slower: ")
     assert reason in last.message
     assert "\n" not in last.message
     assert search(model, SOURCE, SearchOptions(beam_size=2, max_length=4))[0][0].ids
@@ -129,16 +129,46 @@ def test_it_can_be_turned_off(
     assert not empty_cache.exists()
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_other_precisions_do_not_ask_for_it(
-    precision: str, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bfloat16_does_not_ask_for_it(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never() -> set[str]:
         raise AssertionError("asked for")
 
     monkeypatch.setattr(native, "_cpu_features", never)
-    InferenceModel(babbler(40), precision)
+    InferenceModel(wide_babbler(), "bfloat16")
     assert not empty_cache.exists()
+
+
+def wide_babbler() -> Transformer:
+    """Of widths that the C++ takes."""
+    return Transformer(vocab_size=40, N=1, d_model=32, d_ff=64, h=2).eval()
+
+
+def test_who_does_not_wait_gets_what_is_compiled(native_library: Any, empty_cache: Path) -> None:
+    with native.without_compiling():
+        assert InferenceModel(wide_babbler()).native is None
+    assert not empty_cache.exists()
+    assert InferenceModel(wide_babbler()).native is not None
+    library.cache_clear()
+    with native.without_compiling():
+        assert InferenceModel(wide_babbler()).native is not None
+
+
+def test_without_such_a_cpu_there_is_nothing_to_wait_for(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_cpu_features", no_linux)
+    with native.without_compiling():
+        assert library() is None
+
+
+def test_a_sentence_that_is_typed_waits_for_no_compiler(
+    native_library: Any, empty_cache: Path, run_translate: Callable[..., Any]
+) -> None:
+    typed = run_translate("Where do you live?", "--device", "cpu")
+    assert not list(empty_cache.parent.glob("native/*.so"))
+    read = run_translate("--device", "cpu", stdin=b"Where do you live?\n")
+    assert len(list(empty_cache.glob("*.so"))) == 1
+    assert typed.out == read.out == "Wo wohnen Sie?\n"
 
 
 def test_two_at_once_compile_a_whole_file(
@@ -192,13 +222,16 @@ def test_avx2_and_avx512_give_the_same_bits(
         training_loss._library.cache_clear()
         for dtype in (torch.float32, torch.bfloat16):
             losses.append(training_loss._losses(rows.to(dtype, copy=True), targets, 0.1, True))
-        decoder = InferenceModel(model, "int8")
-        assert decoder.native is not None
-        state = decoder.start(sources)
-        logits = [decoder.step(torch.full((5, 1), token), state) for token in range(4, 40)]
-        found.append((torch.stack(logits), search(decoder, sources, SearchOptions(beam_size=4))))
-    assert torch.equal(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]
+        for precision in ("float32", "int8"):
+            decoder = InferenceModel(model, precision)
+            assert decoder.native is not None
+            state = decoder.start(sources)
+            logits = [decoder.step(torch.full((5, 1), token), state) for token in range(4, 40)]
+            searched = search(decoder, sources, SearchOptions(beam_size=4))
+            found.append((torch.stack(logits), searched))
+    for (logits, searched), (others, otherwise) in zip(found[:2], found[2:], strict=True):
+        assert torch.equal(logits, others)
+        assert searched == otherwise
     training_loss._library.cache_clear()
     for (gradient, *sums), (other, *others) in zip(losses[:2], losses[2:], strict=True):
         assert torch.equal(gradient, other)

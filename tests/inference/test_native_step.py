@@ -1,4 +1,4 @@
-"""The step in C++: near float32, and the same to the last bit alone and in company."""
+"""The step in C++: that of the model, and the same to the last bit alone and in company."""
 
 import math
 import random
@@ -14,6 +14,7 @@ from torch.testing import assert_close
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
 from mt.inference.native.best import best_tokens
+from mt.inference.native.linear import NativeLinear
 from mt.inference.native.step import NativeState
 from mt.inference.options import SearchOptions
 from mt.model.marian import MarianTransformer
@@ -52,8 +53,8 @@ def batch(sentences: list[Tensor]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True)
 
 
-def int8(model: Transformer) -> InferenceModel:
-    found = InferenceModel(model, "int8")
+def native(model: Transformer, precision: str = "int8") -> InferenceModel:
+    found = InferenceModel(model, precision)
     assert found.native is not None
     assert found.exact
     return found
@@ -65,17 +66,22 @@ def _native(native_library: Any) -> Any:
         yield
 
 
+PRECISIONS = pytest.mark.parametrize("precision", ["float32", "int8"])
+
+
+@PRECISIONS
 @pytest.mark.parametrize("changes", SHAPES, ids=str)
-def test_logits_are_near_those_of_float32(changes: dict[str, Any]) -> None:
+def test_logits_are_those_of_the_model(changes: dict[str, Any], precision: str) -> None:
     model = make(**changes)
-    decoder = int8(model)
+    decoder = native(model, precision)
     src, tgt = batch([sentence(n) for n in (9, 4, 7)]), torch.randint(4, V, (3, 40))
     state = decoder.start(src)
     assert isinstance(state, NativeState)
     logits = torch.cat([decoder.step(tgt[:, t : t + 1], state) for t in range(40)], dim=1)
     exact = model(src, tgt)
     error = float((logits - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
-    assert 1e-4 < error < 0.05
+    least, most = (1e-9, 2e-6) if precision == "float32" else (1e-4, 0.05)
+    assert least < error < most
 
 
 def alone(decoder: InferenceModel, source: Tensor, prefix: list[int]) -> Tensor:
@@ -86,11 +92,14 @@ def alone(decoder: InferenceModel, source: Tensor, prefix: list[int]) -> Tensor:
     return logits[0, 0]
 
 
+@PRECISIONS
 @pytest.mark.parametrize("changes", SHAPES, ids=str)
-def test_hypotheses_and_sentences_come_and_go_and_change_no_bit(changes: dict[str, Any]) -> None:
+def test_hypotheses_and_sentences_come_and_go_and_change_no_bit(
+    changes: dict[str, Any], precision: str
+) -> None:
     """A random walk: at every step as many hypotheses as one likes, each of any parent."""
     rng = random.Random(0)
-    decoder = int8(make(**changes))
+    decoder = native(make(**changes), precision)
     sources = [sentence(n) for n in (5, 2, 30, 3)]
     state = decoder.start(batch(sources))
     prefixes = [[[BOS]] for _ in sources]
@@ -123,6 +132,7 @@ def test_hypotheses_and_sentences_come_and_go_and_change_no_bit(changes: dict[st
     assert most < 40 * 5, "slots that nobody sees are used again"
 
 
+@PRECISIONS
 @pytest.mark.parametrize(
     ("options", "threads"),
     [
@@ -133,9 +143,9 @@ def test_hypotheses_and_sentences_come_and_go_and_change_no_bit(changes: dict[st
     ],
 )
 def test_sentences_are_translated_alike_alone_and_in_company(
-    options: SearchOptions, threads: int
+    options: SearchOptions, threads: int, precision: str
 ) -> None:
-    decoder = int8(make(d_model=64, d_ff=128))
+    decoder = native(make(d_model=64, d_ff=128), precision)
     decoder.decoder[-1].feed_forward.norm.weight[::2] *= -1  # so that it does not repeat its input
     lengths = [random.Random(n).randint(1, 20) for n in range(60)]
     sources = [sentence(length) for length in lengths]
@@ -174,9 +184,10 @@ def test_best_tokens_of_what_is_not_a_number_and_of_few() -> None:
     assert math.isnan(values[0, 1, 0])
 
 
-def test_a_row_that_is_not_a_number_shows() -> None:
+@PRECISIONS
+def test_a_row_that_is_not_a_number_shows(precision: str) -> None:
     """Whole numbers would hide it."""
-    decoder = int8(make())
+    decoder = native(make(), precision)
     decoder.embedding[7] = torch.nan
     logits = decoder.step(torch.tensor([[7], [8]]), decoder.start(batch([sentence(4)] * 2)))
     assert logits[0].isnan().all()
@@ -184,7 +195,7 @@ def test_a_row_that_is_not_a_number_shows() -> None:
 
 
 def test_ids_that_are_not_in_the_vocabulary_are_refused() -> None:
-    decoder = int8(make())
+    decoder = native(make())
     with pytest.raises(IndexError, match="a source id is not in the vocabulary"):
         decoder.start(torch.tensor([[V, EOS]]))
     state = decoder.start(sentence(3)[None])
@@ -192,12 +203,26 @@ def test_ids_that_are_not_in_the_vocabulary_are_refused() -> None:
         decoder.step(torch.tensor([[-1]]), state)
 
 
-@pytest.mark.parametrize("changes", [{"h": 4}, {"d_model": 24, "h": 1}, {"activation": "gelu"}])
-def test_other_models_have_its_products_alone(changes: dict[str, Any]) -> None:
+OTHERS = [{"h": 4}, {"d_model": 24, "h": 1}, {"activation": "gelu"}]
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=str)
+def test_other_models_have_its_products_of_8_bits_alone(changes: dict[str, Any]) -> None:
     model = make(**changes)
     decoder = InferenceModel(model, "int8")
     assert decoder.native is None
+    assert isinstance(decoder.vocabulary, NativeLinear)
     assert not decoder.exact
     src, tgt = sentence(6)[None], torch.tensor([[BOS]])
     logits = decoder.step(tgt, decoder.start(src))
     assert float((logits - model(src, tgt)).abs().max()) < 0.1 * float(logits.abs().max())
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=str)
+def test_other_models_are_computed_by_pytorch_in_float32(changes: dict[str, Any]) -> None:
+    model = make(**changes)
+    decoder = InferenceModel(model)
+    assert decoder.native is None
+    assert not isinstance(decoder.decoder[0].feed_forward.W_1, NativeLinear)
+    src, tgt = sentence(6)[None], torch.tensor([[BOS]])
+    assert_close(decoder.step(tgt, decoder.start(src)), model(src, tgt))

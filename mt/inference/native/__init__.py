@@ -1,1 +1,1 @@
-"""The Transformer in 8 bits, in C++: see ``build`` for where it runs."""
+"""The Transformer in C++, in float32 and in 8 bits: ``mt.utils.native`` says where it runs."""

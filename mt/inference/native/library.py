@@ -1,14 +1,15 @@
-"""The C++ of this folder."""
+"""The C++ of this folder as a library."""
 
 import ctypes
 from pathlib import Path
 
-from mt.utils.native import Int, Pointer, native_library
+from mt.utils.native import Int, NativeLibrary, Pointer
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / name for name in ("products.h", "products.cpp", "step.cpp", "best.cpp")]
-library = native_library(
-    "int8",
+NAMES = "products.h", "float32.cpp", "int8.cpp", "step.cpp", "best.cpp"
+SOURCES = [HERE / name for name in NAMES]
+library = NativeLibrary(
+    "translation",
     SOURCES,
     {
         "mt_multiply": (Pointer, Pointer, Int, Int, Pointer, Int),

@@ -1,4 +1,4 @@
-"""A matrix product in 8 bits by ``products.cpp``."""
+"""A matrix product by ``float32.cpp`` or ``int8.cpp``."""
 
 import ctypes
 
@@ -10,36 +10,31 @@ from mt.inference.native.library import library
 from mt.utils.native import Int, Pointer
 
 PLAIN, RELU, ADD = range(3)  # Mode of products.h
-BLOCK = 64  # outputs
+BLOCK, VECTOR = 64, 16  # outputs
 
 
 class Linear(ctypes.Structure):
     _fields_ = [
-        *((name, Pointer) for name in ("W", "scales", "sums", "bias")),
+        *((name, Pointer) for name in ("W", "numbers", "scales", "sums", "bias")),
         *((name, Int) for name in ("in", "out")),
     ]
 
 
 class NativeLinear:
-    """W in 8 bits with a scale for each output; each row of x is rounded between its extremes.
+    """A LinearOp of which each row's result does not depend on the other rows, to the last bit.
 
-    A row's result does not depend on the other rows. Use it where ``can_multiply`` says so.
+    With ``int8``, W has 8 bits and a scale for each output, and each row of x is rounded between
+    its extremes. Use it where ``can_multiply`` says so.
     """
 
-    def __init__(self, W: Tensor, b: Tensor | None = None) -> None:
+    def __init__(self, W: Tensor, b: Tensor | None = None, int8: bool = False) -> None:
         loaded = library()
         assert loaded is not None
-        out, n = W.shape
-        scales = W.abs().amax(dim=1).clamp(min=1e-8) / 127
-        numbers = W.div(scales[:, None]).round_().to(torch.int8)
-        numbers = F.pad(numbers, (0, 0, 0, -out % BLOCK))
-        blocks = numbers.view(-1, BLOCK, n // 4, 4).transpose(1, 2).contiguous()
-        sums = numbers.sum(dim=1, dtype=torch.int32)
-        scales = F.pad(scales, (0, -out % BLOCK))
-        self.out = out
-        self._tensors = blocks, scales, sums, None if b is None else b.contiguous()
+        self.out, n = W.shape
+        bias = None if b is None else b.contiguous()
+        self._tensors = (*(_int8_blocks(W) if int8 else _float32_blocks(W)), bias)
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in self._tensors]
-        self.struct = Linear(*pointers, n, out)
+        self.struct = Linear(*pointers, n, self.out)
         self._address, self._multiply = ctypes.addressof(self.struct), loaded.mt_multiply
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -58,6 +53,27 @@ class NativeLinear:
         return y
 
 
+Blocks = tuple[Tensor | None, ...]  # W, numbers, scales and sums of Linear
+
+
+def _float32_blocks(W: Tensor) -> Blocks:
+    W = _padded(W)
+    blocks = W.view(-1, VECTOR, W.shape[1]).transpose(1, 2).contiguous()
+    return blocks, None, None, None
+
+
+def _int8_blocks(W: Tensor) -> Blocks:
+    scales = W.abs().amax(dim=1).clamp(min=1e-8) / 127
+    numbers = _padded(W.div(scales[:, None]).round_().to(torch.int8))
+    blocks = numbers.view(-1, BLOCK, W.shape[1] // 4, 4).transpose(1, 2).contiguous()
+    sums = numbers.sum(dim=1, dtype=torch.int32)
+    return None, blocks, F.pad(scales, (0, -len(W) % BLOCK)), sums
+
+
+def _padded(W: Tensor) -> Tensor:
+    return F.pad(W, (0, 0, 0, -len(W) % BLOCK))
+
+
 def can_multiply(W: Tensor) -> bool:
-    """Whether W [out, in] can be a NativeLinear here."""
+    """Whether W [out, in] can be a NativeLinear of int8 here."""
     return W.shape[1] % 4 == 0 and library() is not None

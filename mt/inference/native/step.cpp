@@ -1,5 +1,5 @@
-// The Transformer that mt.inference.incremental has, in 8 bits: the encoder and a decoder's step,
-// each in one call. No row sees another one but by attention, and attention sees neither padding nor
+// The Transformer that mt.inference.incremental has: the encoder and a decoder's step, each in one
+// call. No row sees another one but by attention, and attention sees neither padding nor
 // other sentences: results do not depend on the batch, to the last bit.
 //
 // Shapes: as in products.h; B sentences, w hypotheses of each, S source length, T tokens of a
@@ -251,6 +251,11 @@ bool in_vocabulary(const Model& M, const int64_t* ids, int64_t n) {
 }  // namespace
 
 extern "C" {
+
+void mt_multiply(const Linear* linear, const float* x, int64_t R, int64_t mode, float* y,
+                 int64_t threads) {
+    multiply(*linear, x, R, (Mode)mode, y, threads);
+}
 
 // Source ids -> the keys and values that the decoder's layers make of the encoder's output.
 // Returns 0, and does nothing, if an id is not in the vocabulary.

@@ -14,6 +14,7 @@ from torch import Tensor
 from mt.inference.cache import with_room
 from mt.inference.native.library import library
 from mt.inference.native.linear import Linear, NativeLinear
+from mt.model.transformer import Transformer
 from mt.utils.native import Int, Pointer
 
 Float = ctypes.c_float
@@ -144,7 +145,7 @@ class NativeState:
 
 
 class NativeTransformer:
-    """What an InferenceModel in int8 computes in C++: ``start`` and ``step``."""
+    """What an InferenceModel computes in C++ where it can: ``start`` and ``step``."""
 
     def __init__(self, model: Any) -> None:
         loaded = library()
@@ -278,20 +279,17 @@ class NativeTransformer:
         return ctypes.addressof(array)
 
 
-def native_transformer(model: Any) -> NativeTransformer | None:
-    """An InferenceModel's encoder and step in C++, or None where that cannot compute it."""
-    widths = model.d_model, model.decoder[0].self_attention.width
-    layers = [*model.encoder, *model.decoder]
-    attentions = [layer.self_attention for layer in layers]
-    attentions += [layer.cross_attention for layer in model.decoder]
-    parts = [*attentions, *(layer.feed_forward for layer in layers)]
-    products = [p for part in parts for name, p in vars(part).items() if name.startswith("W_")]
-    possible = (
-        all(isinstance(product, NativeLinear) for product in (model.vocabulary, *products))
-        and all(layer.feed_forward.activation is None for layer in layers)
-        and all(width % 16 == 0 for width in widths)
+def can_compute(model: Transformer) -> bool:
+    """Whether the encoder and the step of a model run in C++ here."""
+    layer: Any = model.decoder[0]
+    width = max(layer.self_attention.sizes["W_QKV"]) // model.h
+    return (
+        model.embedding.weight.device.type == "cpu"
+        and layer.feed_forward.activation is None
+        and layer.feed_forward.W_2.in_features % 4 == 0
+        and model.d_model % 16 == width % 16 == 0
+        and library() is not None
     )
-    return NativeTransformer(model) if possible else None
 
 
 def _cache(tensor: Tensor) -> _Cache:

@@ -2,12 +2,9 @@
 //
 // Each row of x is rounded between its own extremes. So a row's result is the same whatever other
 // rows there are: sums of whole numbers are exact, and the rest is done alike for every row.
-#include "products.h"
-
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
+
+#include "products.h"
 
 namespace {
 
@@ -60,7 +57,7 @@ void round_rows(const float* x, int64_t R, int64_t n, Rounded& out) {
 // y[r .. r + MR][n .. n + 64]. All loops over sums are unrolled, or GCC keeps them in memory.
 template <int MR>
 void block(const Linear& linear, const Rounded& x, int64_t r, int64_t n, Mode mode, float* y) {
-    constexpr int VECTORS = vectors_at_a_time(MR);
+    constexpr int VECTORS = int8_vectors(MR);
     const int64_t in = linear.in, out = linear.out;
     for (int64_t first = n; first < n + 64; first += 16 * VECTORS) {
         Ints sums[MR][VECTORS];
@@ -69,7 +66,7 @@ void block(const Linear& linear, const Rounded& x, int64_t r, int64_t n, Mode mo
 #pragma GCC unroll 4
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = fill(0);
 
-        const int8_t* W = linear.W + n * in + 4 * (first - n);
+        const int8_t* W = linear.numbers + n * in + 4 * (first - n);
         const Byte* numbers = x.numbers.data() + r * in;
         for (int64_t k = 0; k < in; k += 4, W += 256) {
             FourWeights w[VECTORS];
@@ -93,38 +90,22 @@ void block(const Linear& linear, const Rounded& x, int64_t r, int64_t n, Mode mo
             for (int i = 0; i < MR; ++i) {
                 const Ints s = sub(sums[i][j], mul(fill(x.zeros[r + i]), sums_of_W));
                 const Vector scale = mul(scales, fill(x.scales[r + i]));
-                Vector v = multiply_add(to_floats(s), scale, bias);
-                float* to = y + (r + i) * out + here;
-                if (mode == RELU) v = max(fill(0.f), v);  // NaN stays
-                if (mode == ADD) v = add(v, load(to, left));
-                store(to, left, v);
+                const Vector v = multiply_add(to_floats(s), scale, bias);
+                finish(v, mode, y + (r + i) * out + here, left);
             }
         }
     }
 }
 
-template <int... R>
-constexpr auto blocks(std::integer_sequence<int, R...>) {
-    return std::array{block<R + 1>...};
-}
-constexpr auto BLOCKS = blocks(std::make_integer_sequence<int, MOST_ROWS>());
-constexpr int64_t ENOUGH = 1 << 20;  // multiplications that are worth a second thread
-
 }  // namespace
 
-void multiply(const Linear& linear, const float* x, int64_t R, Mode mode, float* y,
-              int64_t threads) {
+void multiply_int8(const Linear& linear, const float* x, int64_t R, Mode mode, float* y,
+                   int64_t threads) {
     thread_local Rounded own;
-    Rounded& rounded = own;  // of this thread, for all threads of the loop
-    round_rows(x, R, linear.in, rounded);
-    if (R * linear.in * linear.out < ENOUGH) threads = 1;
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (int64_t n = 0; n < linear.out; n += 64)
-        for (int64_t r = 0; r < R; r += MOST_ROWS)
-            BLOCKS[std::min<int64_t>(R - r, MOST_ROWS) - 1](linear, rounded, r, n, mode, y);
-}
-
-extern "C" void mt_multiply(const Linear* linear, const float* x, int64_t R, int64_t mode, float* y,
-                            int64_t threads) {
-    multiply(*linear, x, R, (Mode)mode, y, threads);
+    const Rounded& rounded = own;  // of this thread, for all threads of the loop
+    round_rows(x, R, linear.in, own);
+    for_each_block<INT8_ROWS>(
+        linear, R, linear.in * sizeof(Byte), threads, [&](auto rows, int64_t r, int64_t n) {
+            block<rows>(linear, rounded, r, n, mode, y);
+        });
 }
