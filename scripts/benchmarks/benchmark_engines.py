@@ -3,6 +3,7 @@
 Other toolkits' interpreters run this file too, so its top imports the standard library only.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,16 @@ class Setup(NamedTuple):
 
 
 def build_mt(
-    size: Size, setup: Setup, precision: str = "float32", workers: bool = False
+    size: Size,
+    setup: Setup,
+    precision: str = "float32",
+    workers: bool = False,
+    native: bool = True,
 ) -> Translate:
     from concurrent.futures import ThreadPoolExecutor
+
+    if not native:
+        os.environ["MT_NATIVE"] = "0"  # for this process, which has one engine
 
     import torch
 
@@ -265,6 +273,7 @@ def ctranslate2_engine(
 _ctranslate2 = partial(ctranslate2_engine, build_ctranslate2)
 ENGINES = {
     "mt-float32": Engine("mt", build_mt, devices=BOTH),
+    "mt-pytorch": Engine("mt", partial(build_mt, native=False)),
     "mt-bfloat16": Engine("mt", partial(build_mt, precision="bfloat16"), devices=BOTH),
     "mt-int8": Engine("mt", partial(build_mt, precision="int8")),
     "mt-workers": Engine("mt", partial(build_mt, workers=True), min_batch=2),
@@ -274,6 +283,7 @@ ENGINES = {
         "transformers", partial(build_transformers, precision="bfloat16"), devices=("cuda",)
     ),
     REFERENCE: _ctranslate2("float32", "1xN", *BOTH),
+    "ctranslate2-float32-Nx1": _ctranslate2("float32", "Nx1"),
     "ctranslate2-float16": _ctranslate2("float16", "1x1", "cuda"),
     "ctranslate2-int8-1x1": _ctranslate2("int8", "1x1"),
     "ctranslate2-int8-1xN": _ctranslate2("int8", "1xN"),
