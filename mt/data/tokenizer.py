@@ -43,7 +43,8 @@ class Tokenizer:
 
     def __init__(self, proto: bytes) -> None:
         self.proto = proto
-        self._processor = p = _processor(proto)
+        p, self._pieces = _processor(proto)
+        self._processor = p
         special_ids = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
         if special_ids != SPECIAL_IDS:
             raise ValueError(
@@ -99,7 +100,7 @@ class Tokenizer:
 
     def pieces(self, ids: list[int]) -> list[str]:
         """The vocabulary's spelling of each id; a piece that begins a word starts with U+2581."""
-        return [self._processor.id_to_piece(i) for i in ids]
+        return [self._pieces[i] for i in ids]
 
 
 class PairTokenizer(Tokenizer):
@@ -120,7 +121,7 @@ class PairTokenizer(Tokenizer):
                 self._pieces: list[str] = parse_json(content.read("pieces.json"))
             if not all(isinstance(piece, str) for piece in self._pieces):
                 raise ValueError("a piece is not a text")
-            self._source, self._target = map(_processor, models)
+            self._source, self._target = (_processor(model)[0] for model in models)
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RuntimeError):
             raise ValueError("not a pair of SentencePiece models, or a damaged one") from None
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
@@ -158,19 +159,18 @@ class PairTokenizer(Tokenizer):
         # The target's model leaves a piece that only the source's model has as it is spelled.
         return [self._target.decode_pieces(row).replace("▁", " ").strip() for row in rows]
 
-    def pieces(self, ids: list[int]) -> list[str]:
-        return [self._pieces[i] for i in ids]
 
-
-def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
+def _processor(proto: bytes) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+    """SentencePiece's processor and its pieces."""
     processor = sentencepiece.SentencePieceProcessor()
     try:
         check_charsmaps(proto)
         processor.LoadFromSerializedProto(proto)
-        processor.id_to_piece(list(range(processor.vocab_size())))  # fails if one is not UTF-8
+        pieces = processor.id_to_piece(list(range(processor.vocab_size())))
     except (RuntimeError, ValueError):
+        # A piece that is not UTF-8 fails, too.
         raise ValueError("not a SentencePiece model, or a damaged one") from None
-    return processor
+    return processor, pieces
 
 
 class UnfitSize(ValueError):
@@ -261,7 +261,8 @@ def _train(
             "required_chars": "".join(sorted(normalisation.alphabet())),
         }
         proto = _train_proto(words, vocab_size, settings)
-    return Tokenizer(_processor(proto + _NO_PATH).serialized_model_proto())
+    processor, _ = _processor(proto + _NO_PATH)
+    return Tokenizer(processor.serialized_model_proto())
 
 
 def _train_proto(words: Counter[str], vocab_size: int, settings: dict[str, Any]) -> bytes:

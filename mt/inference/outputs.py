@@ -3,7 +3,6 @@
 Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in both.
 """
 
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -48,7 +47,6 @@ def segment(
     """The best hypothesis. ``find_aligner`` is called if there is attention."""
     source, (best, *_), attention = output
     alignment = None if attention is None else soft_alignment(attention, find_aligner())
-    # A long line has few pieces of its own.
-    spelled = [tuple(map(sys.intern, tokenizer.pieces(ids))) for ids in (source.ids, best.ids)]
+    spelled = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
     return Segment(spelled[0], spelled[1], best.token_log_probs, attention, alignment, sure)

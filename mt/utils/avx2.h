@@ -41,7 +41,10 @@ inline Vector sub(Vector a, Vector b) {
 inline Vector mul(Vector a, Vector b) {
     return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
 }
-inline Vector min(Vector a, Vector b) {
+inline Vector div(Vector a, Vector b) {
+    return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+inline Vector min(Vector a, Vector b) {  // as max
     return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
 }
 inline Vector max(Vector a, Vector b) {  // b where one is a NaN
@@ -202,3 +205,5 @@ inline void add_products(Ints& sum, FourInputs x, const FourWeights& w) {
 constexpr int INT8_ROWS = 4, FLOAT_ROWS = 6;
 constexpr int int8_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 constexpr int float_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+// Multiplications that are worth a second thread, as measured.
+constexpr int64_t INT8_ENOUGH = 1 << 18, FLOAT_ENOUGH = 1 << 17;

@@ -17,7 +17,8 @@ inline void store(float* x, int64_t left, Vector v) { _mm512_mask_storeu_ps(x, l
 inline Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
 inline Vector sub(Vector a, Vector b) { return _mm512_sub_ps(a, b); }
 inline Vector mul(Vector a, Vector b) { return _mm512_mul_ps(a, b); }
-inline Vector min(Vector a, Vector b) { return _mm512_min_ps(a, b); }
+inline Vector div(Vector a, Vector b) { return _mm512_div_ps(a, b); }
+inline Vector min(Vector a, Vector b) { return _mm512_min_ps(a, b); }  // as max
 inline Vector max(Vector a, Vector b) { return _mm512_max_ps(a, b); }  // b where one is a NaN
 inline Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vector multiply_sub(Vector a, Vector b, Vector c) { return _mm512_fmsub_ps(a, b, c); }
@@ -93,3 +94,5 @@ inline void add_products(Ints& sum, FourInputs x, FourWeights w) {
 constexpr int INT8_ROWS = 6, FLOAT_ROWS = 6;
 constexpr int int8_vectors(int) { return 4; }
 constexpr int float_vectors(int) { return 4; }
+// Multiplications that are worth a second thread, as measured for int8.
+constexpr int64_t INT8_ENOUGH = 1 << 20, FLOAT_ENOUGH = 1 << 17;

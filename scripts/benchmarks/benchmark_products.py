@@ -1,4 +1,4 @@
-"""How long a matrix product takes by each way that int8 could go on a CPU.
+"""How long a matrix product takes by each way that translation could go on a CPU.
 
 python scripts/benchmarks/benchmark_products.py [--threads 1] [--rows 1,4,64] [--output FILE.json]
 
@@ -45,8 +45,9 @@ def ways(W: Tensor, x: Tensor) -> dict[str, Callable[[], Any]]:
     if len(x) > 64:  # it would take minutes
         del found["int8 weights alone"]
     if can_multiply(W):
-        native = NativeLinear(W)
-        found["int8, C++ of mt"] = lambda: native(x)
+        native, native_int8 = NativeLinear(W), NativeLinear(W, int8=True)
+        found["float32, C++ of mt"] = lambda: native(x)
+        found["int8, C++ of mt"] = lambda: native_int8(x)
     return found
 
 

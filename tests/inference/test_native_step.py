@@ -3,7 +3,6 @@
 import math
 import random
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -28,14 +27,18 @@ SHAPES: list[dict[str, Any]] = [
     {"h": 1, "d_k": 32},
     {"h": 1, "d_model": 96, "learned_positions": 60},
     {"N": 1, "tied_embeddings": False, "scaled_scores": False},
+    {"activation": "gelu", "d_ff": 84},
+    {"activation": "gelu_tanh", "norm": "pre"},
+    {"marian": True, "activation": "swish"},
 ]
 
 
-def make(marian: bool = False, **changes: Any) -> Transformer:
+def make(marian: bool = False, activation: str = "relu", **changes: Any) -> Transformer:
     """With biases and norms that are not their initial values: an omission would show."""
     torch.manual_seed(0)
-    kind = partial(MarianTransformer, "relu") if marian else Transformer
-    model = kind(**{"vocab_size": V, "N": 2, "d_model": 32, "d_ff": 64, "h": 2, **changes})
+    kind = MarianTransformer if marian else Transformer
+    sizes = {"vocab_size": V, "N": 2, "d_model": 32, "d_ff": 64, "h": 2, **changes}
+    model = kind(activation=activation, **sizes)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "bias" in name or "norm" in name:
@@ -203,7 +206,7 @@ def test_ids_that_are_not_in_the_vocabulary_are_refused() -> None:
         decoder.step(torch.tensor([[-1]]), state)
 
 
-OTHERS = [{"h": 4}, {"d_model": 24, "h": 1}, {"activation": "gelu"}]
+OTHERS = [{"h": 4}, {"d_model": 24, "h": 1}, {"d_ff": 66}]
 
 
 @pytest.mark.parametrize("changes", OTHERS, ids=str)

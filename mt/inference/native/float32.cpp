@@ -44,7 +44,7 @@ void block(const Linear& linear, const float* x, int64_t r, int64_t n, Mode mode
 
 void multiply_float32(const Linear& linear, const float* x, int64_t R, Mode mode, float* y,
                       int64_t threads) {
-    for_each_block<FLOAT_ROWS>(
+    for_each_block<FLOAT_ROWS, FLOAT_ENOUGH>(
         linear, R, linear.in * sizeof(float), threads, [&](auto rows, int64_t r, int64_t n) {
             block<rows>(linear, x, r, n, mode, y);
         });

@@ -104,7 +104,7 @@ void multiply_int8(const Linear& linear, const float* x, int64_t R, Mode mode, f
     thread_local Rounded own;
     const Rounded& rounded = own;  // of this thread, for all threads of the loop
     round_rows(x, R, linear.in, own);
-    for_each_block<INT8_ROWS>(
+    for_each_block<INT8_ROWS, INT8_ENOUGH>(
         linear, R, linear.in * sizeof(Byte), threads, [&](auto rows, int64_t r, int64_t n) {
             block<rows>(linear, rounded, r, n, mode, y);
         });

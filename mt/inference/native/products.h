@@ -50,12 +50,11 @@ void with_constant(int64_t n, const F& f) {
 }
 
 // block(rows, r, n) for all of y: outputs n to n + 64 of at most MOST rows from r on. ``bytes`` is
-// the size of a row of x.
-template <int MOST, class Block>
+// the size of a row of x; a second thread is worth ENOUGH multiplications.
+template <int MOST, int64_t ENOUGH, class Block>
 void for_each_block(const Linear& linear, int64_t R, int64_t bytes, int64_t threads,
                     const Block& block) {
-    constexpr int64_t CACHE = 1 << 18;   // bytes of x that stay in a core's cache
-    constexpr int64_t ENOUGH = 1 << 20;  // multiplications that are worth a second thread
+    constexpr int64_t CACHE = 1 << 18;  // bytes of x that stay in a core's cache
     const int64_t part = std::max<int64_t>(CACHE / bytes / MOST, 1) * MOST;
     if (R * linear.in * linear.out < ENOUGH) threads = 1;
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads) if (threads > 1)

@@ -42,7 +42,7 @@ struct Model {
     const float *embedding, *target_embedding;  // [V, d_model]
     Linear vocabulary;
     Norm encoder_norm, decoder_norm;  // after the last layer, of pre-LN
-    int64_t d_model, h, width, is_pre;
+    int64_t d_model, h, width, is_pre, activation;
     float scale, embedding_scale;
 };
 
@@ -157,6 +157,36 @@ void normalise_row(const Norm& norm, const float* x, int64_t d, float* y) {
     }
 }
 
+// Activations. The order is that of NAMES in step.py.
+
+enum Activation { IS_RELU, IS_SILU, IS_GELU, IS_GELU_TANH };
+
+// 1 / (1 + e^-x)
+Vector sigmoid(Vector x) {
+    const Vector minus_size = min(x, sub(fill(0.f), x));
+    return div(exp_negative(min(x, fill(0.f))), add(fill(1.f), exp_negative(minus_size)));
+}
+
+Vector silu(Vector x) { return mul(x, sigmoid(x)); }
+
+Vector gelu_tanh(Vector x) {  // (1 + tanh(y)) / 2 is sigmoid(2 y)
+    const Vector cube = mul(mul(x, x), x);
+    return mul(x, sigmoid(mul(fill(1.59576912f), multiply_add(fill(0.044715f), cube, x))));
+}
+
+// max(0, x) - |x| P(X > |x|) of a normal X, by formula 7.1.26 of Abramowitz and Stegun, whose error
+// is below 1e-7.
+Vector gelu(Vector x) {
+    const Vector size = max(x, sub(fill(0.f), x));
+    const Vector t = div(fill(1.f), multiply_add(fill(0.3275911f * 0.70710678f), size, fill(1.f)));
+    Vector p = fill(1.061405429f);
+    for (float c : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f})
+        p = multiply_add(p, t, fill(c));
+    const Vector e = exp_negative(mul(fill(-0.5f), mul(x, x)));
+    const Vector beyond = mul(mul(p, t), mul(fill(0.5f), e));
+    return minus_product(max(fill(0.f), x), size, beyond);
+}
+
 // x [R, d_model] on its way through the layers.
 class Rows {
    public:
@@ -193,7 +223,11 @@ class Rows {
     void add_heads(const Linear& W_O, const Norm& norm) { add(W_O, heads.data(), norm); }
 
     void feed_forward(const FeedForward& F) {
-        add(F.W_2, project(F.W_1, F.norm, RELU), F.norm);
+        project(F.W_1, F.norm, M->activation == IS_RELU ? RELU : PLAIN);
+        if (M->activation == IS_SILU) activate(F.W_1.out, silu);
+        if (M->activation == IS_GELU) activate(F.W_1.out, gelu);
+        if (M->activation == IS_GELU_TANH) activate(F.W_1.out, gelu_tanh);
+        add(F.W_2, projected.data(), F.norm);
     }
 
     // The last layer's output -> x W^T + b [R, out].
@@ -210,6 +244,16 @@ class Rows {
     const Model* M;
     int64_t R, threads;
     Floats y, heads, projected;
+
+    template <class F>
+    void activate(int64_t d_ff, const F& f) {
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && R >= 16)
+        for (int64_t r = 0; r < R; ++r) {
+            float* row = &projected[r * d_ff];
+            for (int64_t i = 0; i < d_ff; i += 16)
+                store(row + i, d_ff - i, f(load(row + i, d_ff - i)));
+        }
+    }
 
     // Add & Norm.
     void add(const Linear& W, const float* from, const Norm& norm) {

@@ -14,10 +14,12 @@ from torch import Tensor
 from mt.inference.cache import with_room
 from mt.inference.native.library import library
 from mt.inference.native.linear import Linear, NativeLinear
+from mt.model.layers import ACTIVATIONS
 from mt.model.transformer import Transformer
 from mt.utils.native import Int, Pointer
 
 Float = ctypes.c_float
+NAMES = "relu", "silu", "gelu", "gelu_tanh"  # in the order of Activation in step.cpp
 Fields = list[tuple[str, Any]]
 
 
@@ -63,7 +65,7 @@ class _Model(ctypes.Structure):
         *_fields(Pointer, "embedding", "target_embedding"),
         ("vocabulary", Linear),
         *_fields(_Norm, "encoder_norm", "decoder_norm"),
-        *_fields(Int, "d_model", "h", "width", "is_pre"),
+        *_fields(Int, "d_model", "h", "width", "is_pre", "activation"),
         *_fields(Float, "scale", "embedding_scale"),
     ]
 
@@ -171,6 +173,7 @@ class NativeTransformer:
             model.h,
             attention.width,
             model.is_pre,
+            [ACTIVATIONS[name] for name in NAMES].index(model.decoder[0].feed_forward.activation),
             attention.scale,
             math.sqrt(model.d_model),
         )
@@ -285,7 +288,6 @@ def can_compute(model: Transformer) -> bool:
     width = max(layer.self_attention.sizes["W_QKV"]) // model.h
     return (
         model.embedding.weight.device.type == "cpu"
-        and layer.feed_forward.activation is None
         and layer.feed_forward.W_2.in_features % 4 == 0
         and model.d_model % 16 == width % 16 == 0
         and library() is not None
