@@ -17,7 +17,7 @@ from benchmarking import add_output_options, new_parser, numbers, versions
 from reporting import new_report, table, write_report
 from torch import Tensor
 
-from mt.inference.linear import BlockedLinear, Int8Linear
+from mt.inference.linear import BlockedLinear, Int8Linear, can_block
 from mt.inference.native.linear import NativeLinear, can_multiply
 
 SHAPES = ((256, 256), (768, 256), (1024, 256), (256, 1024), (8000, 256))  # out, in
@@ -28,12 +28,10 @@ def ways(W: Tensor, x: Tensor) -> dict[str, Callable[[], Any]]:
     scales = W.abs().amax(dim=1) / 127
     rounded = (W / scales[:, None]).round().to(torch.int8)
     half, zeros = torch.fbgemm_pack_gemm_matrix_fp16(W), torch.zeros(len(W))
-    blocked, x16 = BlockedLinear(W.bfloat16()), x.bfloat16()
     fbgemm, onednn = Int8Linear(W), with_engine("onednn", W)
     unchecked = torch.ops.quantized.linear_dynamic.default._op
     found: dict[str, Callable[[], Any]] = {
         "float32": lambda: torch.mm(x, W.t()),
-        "bfloat16, oneDNN": lambda: blocked(x16),
         "float16 weights, FBGEMM": lambda: torch.fbgemm_linear_fp16_weight_fp32_activation(
             x, half, zeros
         ),
@@ -42,6 +40,9 @@ def ways(W: Tensor, x: Tensor) -> dict[str, Callable[[], Any]]:
         "int8, FBGEMM": lambda: fbgemm(x),
         "int8, FBGEMM, unchecked": lambda: unchecked(x, fbgemm.W),
     }
+    if can_block(W.device, torch.bfloat16):
+        blocked, x16 = BlockedLinear(W.bfloat16()), x.bfloat16()
+        found["bfloat16, oneDNN"] = lambda: blocked(x16)
     if len(x) > 64:  # it would take minutes
         del found["int8 weights alone"]
     if can_multiply(W):
