@@ -219,7 +219,7 @@ class Ensemble:
 
 
 class _EnsembleState(NamedTuple):
-    states: list[State]
+    states: list[Any]  # State or NativeState
 
     def select(self, order: list[int]) -> None:
         for state in self.states:

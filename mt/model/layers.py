@@ -4,7 +4,6 @@ Shapes: as there.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import torch.nn.functional as F
@@ -14,10 +13,16 @@ from mt.model.attention_layout import AttentionLayout
 from mt.model.dropout import Dropout, dropout
 
 NORMS = ("post", "pre")
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "relu": None,  # which has a kernel of its own in many places
     "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "gelu_tanh": gelu_tanh,
     "silu": F.silu,
     "swish": F.silu,  # Marian's name of it
 }

@@ -1,8 +1,8 @@
 """C++ of this package as a library, compiled at its first use and kept in the cache.
 
 It needs Linux, a CPU with AVX2 and, once, a C++ compiler. With AVX512-VNNI it is faster and has the
-same results. The environment variable MT_NATIVE=0 turns it off. Who uses it computes with PyTorch
-where it is not there.
+same results. The environment variable MT_NATIVE=0 turns it off. Where it is missing, its users
+compute with PyTorch.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", *AVX2)  
 # Compilers fuse a product and a sum as they like, if one lets them, and results differ.
 OPTIONS = ["-O3", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC"]
 COMPILERS = ("c++", "g++", "clang++")
-TIMEOUT = 60  # seconds; a compilation takes five
+TIMEOUT = 300  # seconds; a compilation takes about ten
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
@@ -51,7 +51,7 @@ def without_compiling() -> Iterator[None]:
 
 
 class NativeLibrary:
-    """A function that gives the library, or None where it cannot be had, which the log explains.
+    """Call it to get the library, or None where it cannot be had, which the log explains.
 
     ``functions`` has the types of each function's arguments, as the C++ declares them, and
     ``purpose`` says what is slower without them. ``sources`` may include headers.
@@ -62,10 +62,19 @@ class NativeLibrary:
     ) -> None:
         self.purpose, self.sources, self.functions = purpose, sources, functions
         self._load = lru_cache(maxsize=1)(self._load_now)
-        self.cache_clear = self._load.cache_clear
+        self._found = False  # compiled by now
+
+    def cache_clear(self) -> None:
+        """Forget the library, as in a new process."""
+        self._load.cache_clear()
+        self._found = False
 
     def __call__(self) -> ctypes.CDLL | None:
-        return self._load() if _MAY_COMPILE.get() or self._is_compiled() else None
+        if not (_MAY_COMPILE.get() or self._found):
+            self._found = self._is_compiled()
+            if not self._found:
+                return None
+        return self._load()
 
     def _load_now(self) -> ctypes.CDLL | None:
         if os.environ.get("MT_NATIVE") == "0":
@@ -111,7 +120,10 @@ def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
     if not file.is_file():
         log.info(f"compiling C++, once: {file}")
         with atomic_path(file) as partial:
-            _compile(sources, options, partial)
+            if file.is_file():  # another process was faster
+                shutil.copy2(file, partial)
+            else:
+                _compile(sources, options, partial)
     return file
 
 

@@ -174,12 +174,14 @@ def test_a_sentence_that_is_typed_waits_for_no_compiler(
 def test_two_at_once_compile_a_whole_file(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = 'printf wh > "$last"; sleep 0.1; printf ole >> "$last"'
+    count = empty_cache.parent.parent / "count"
+    script = f'echo >> {count}; printf wh > "$last"; sleep 0.1; printf ole >> "$last"'
     monkeypatch.setenv("CXX", compiler(empty_cache.parent.parent / "compiler", script))
     with ThreadPoolExecutor(2) as pool:
         first, second = (pool.submit(native._compiled, SOURCES, native.AVX2) for _ in range(2))
     assert first.result() == second.result()
     assert first.result().read_text() == "whole"
+    assert count.read_text() == "\n", "it was compiled twice"
     assert os.listdir(empty_cache) == [first.result().name]
     assert empty_cache.stat().st_mode & 0o777 == 0o700
 

@@ -1,6 +1,8 @@
 """The step in C++: that of the model, and the same to the last bit alone and in company."""
 
+import copy
 import math
+import pickle
 import random
 from dataclasses import replace
 from typing import Any
@@ -16,6 +18,7 @@ from mt.inference.native.best import best_tokens
 from mt.inference.native.linear import NativeLinear
 from mt.inference.native.step import NativeState
 from mt.inference.options import SearchOptions
+from mt.model.layers import ACTIVATIONS
 from mt.model.marian import MarianTransformer
 from mt.model.transformer import Transformer
 
@@ -195,6 +198,35 @@ def test_a_row_that_is_not_a_number_shows(precision: str) -> None:
     logits = decoder.step(torch.tensor([[7], [8]]), decoder.start(batch([sentence(4)] * 2)))
     assert logits[0].isnan().all()
     assert logits[1].isfinite().all()
+
+
+@PRECISIONS
+def test_torch_may_have_another_default_type(precision: str) -> None:
+    decoder = native(make(), precision)
+    src = sentence(4)[None]
+    options = SearchOptions(beam_size=3, max_length=5)
+    wanted = decoder.step(torch.tensor([[7]]), decoder.start(src)), search(decoder, src, options)
+    torch.set_default_dtype(torch.float64)
+    try:
+        step = decoder.step(torch.tensor([[7]]).int(), decoder.start(src.int()))
+        found = step, search(decoder, src, options)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found[0], wanted[0])
+    assert found[1] == wanted[1]
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_a_copy_of_a_model_runs_as_the_model(activation: str) -> None:
+    model = make(activation=activation)
+    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    src = sentence(4)[None]
+    steps = [
+        decoder.step(torch.tensor([[7]]), decoder.start(src))
+        for decoder in map(native, (model, *copies))
+    ]
+    assert torch.equal(steps[0], steps[1])
+    assert torch.equal(steps[0], steps[2])
 
 
 def test_ids_that_are_not_in_the_vocabulary_are_refused() -> None:

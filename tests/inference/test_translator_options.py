@@ -142,13 +142,13 @@ def test_samples_with_no_choice_are_the_greedy_output(babbling: Translator, sett
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_least_and_most_tokens(babbling: Translator, beam_size: int) -> None:
-    options = SearchOptions(beam_size=beam_size, min_length=8, max_length=12)
+    options = SearchOptions(beam_size=beam_size, min_length=16, max_length=20)
     lengths = {result.tokens - 1 for result in babbling.translate(LINES, options)}
-    assert min(lengths) >= 8
-    assert max(lengths) <= 12
+    assert min(lengths) >= 16
+    assert max(lengths) <= 20
     free = {r.tokens - 1 for r in babbling.translate(LINES, beam_size=beam_size)}
-    assert min(free) < 8, "the bounds were to bind"
-    assert max(free) > 12
+    assert min(free) < 16, "the bounds were to bind"
+    assert max(free) > 20
     fixed = babbling.translate(LINES, beam_size=beam_size, min_length=7, max_length=7)
     assert {result.tokens - 1 for result in fixed} == {7}
 
@@ -184,7 +184,7 @@ def test_equal_models_are_like_one(babbling: Translator, bpe: Tokenizer) -> None
 
 
 def test_an_ensemble_has_the_mean_probability(bpe: Tokenizer) -> None:
-    models = [babbler(bpe.vocab_size, seed) for seed in (0, 1)]
+    models = [babbler(bpe.vocab_size, seed) for seed in (0, 2)]
     one, two, both = (Translator(chosen, bpe, 80) for chosen in (models[0], models[1], models))
     sources, targets = [pair[0] for pair in PAIRS], [pair[1] for pair in PAIRS]
     scored = [t.score(sources, targets, alpha=0) for t in (one, two, both)]
@@ -349,7 +349,7 @@ def test_attention_is_that_of_the_model(babbling: Translator) -> None:
     for result in results:
         for part in result.parts:
             weights = part.attention
-            assert weights.shape == (1, 4, len(part.output) + 1, len(part.source) + 1)
+            assert weights.shape == (1, 2, len(part.output) + 1, len(part.source) + 1)
             torch.testing.assert_close(weights.sum(dim=3), torch.ones(weights.shape[:3]))
             source, output = ([ids[p] for p in pieces] for pieces in (part.source, part.output))
             np.testing.assert_allclose(weights, by_hand(babbling, source, output), atol=1e-5)

@@ -256,7 +256,7 @@ def test_a_sentence_that_fails_fails_alone(
     def start(src: Any) -> Any:
         state = begin(src)
         rows = [row[: len(poison)] for row in src.tolist()]
-        state.poisoned = poison in rows
+        state.poisoned, state.poisoned_steps = poison in rows, 0
         join = state.join
 
         def joined(other: Any) -> None:
@@ -267,7 +267,8 @@ def test_a_sentence_that_fails_fails_alone(
         return state
 
     def broken(tokens: Any, state: Any, parents: Any = None) -> Any:
-        if state.poisoned and state.length > 3:
+        state.poisoned_steps += state.poisoned
+        if state.poisoned_steps > 3:
             raise RuntimeError("the kernel failed")
         return step(tokens, state, parents)
 

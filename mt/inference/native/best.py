@@ -22,7 +22,7 @@ def best_tokens(
     assert loaded is not None
     logits = logits.contiguous()
     B, w, V = logits.shape
-    log_probs, ids = torch.empty(B, w, k), torch.empty(B, w, k, dtype=torch.long)
+    log_probs, ids = logits.new_empty(B, w, k), logits.new_empty((B, w, k), dtype=torch.long)
     rows = bytes(u for u in unfinished for _ in range(w))
     threads = torch.get_num_threads()
     loaded.mt_best(

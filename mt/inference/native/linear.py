@@ -71,7 +71,8 @@ def _int8_blocks(W: Tensor) -> Blocks:
 
 
 def _padded(W: Tensor) -> Tensor:
-    return F.pad(W, (0, 0, 0, -len(W) % BLOCK))
+    rest = -len(W) % BLOCK
+    return F.pad(W, (0, 0, 0, rest)) if rest else W  # F.pad copies in any case
 
 
 def can_multiply(W: Tensor) -> bool:

@@ -56,7 +56,8 @@ void for_each_block(const Linear& linear, int64_t R, int64_t bytes, int64_t thre
                     const Block& block) {
     constexpr int64_t CACHE = 1 << 18;  // bytes of x that stay in a core's cache
     const int64_t part = std::max<int64_t>(CACHE / bytes / MOST, 1) * MOST;
-    if (R * linear.in * linear.out < ENOUGH) threads = 1;
+    const int64_t blocks = (R + part - 1) / part * ((linear.out + 63) / 64);
+    threads = R * linear.in * linear.out < ENOUGH ? 1 : std::min(threads, blocks);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t first = 0; first < R; first += part)
         for (int64_t n = 0; n < linear.out; n += 64) {

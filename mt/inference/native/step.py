@@ -110,8 +110,9 @@ class NativeState:
         self.cross, self.source_lengths = cross, source_lengths  # [N, B, S, 2h, width], [B]
         # Unused memory costs only addresses; enlarging costs time.
         self.own = cross.new_empty(N, B, 3 * S // 2 + 8, heads, width)
-        self.paths = torch.empty(B, 1, 0, dtype=torch.int32)  # [B, w, T], first tokens first
-        self.ages = torch.zeros(B, dtype=torch.long)  # tokens of each sentence's hypotheses
+        self.paths = _empty(B, 1, 0, dtype=torch.int32)  # [B, w, T], first tokens first
+        # Tokens of each sentence's hypotheses:
+        self.ages = torch.zeros(B, dtype=torch.long, device="cpu")
         self.oldest = 0  # the greatest age
         self.used = 0  # slots: the others were never written
 
@@ -182,8 +183,8 @@ class NativeTransformer:
     def start(self, src: Tensor, positions: Tensor) -> NativeState:
         """The state before the first step, of source ids [B, S]; positions [>= S, d_model]."""
         (N, heads, width), (B, S) = self.shape, src.shape
-        src, lengths = src.contiguous(), (src != self.pad_id).sum(dim=1)
-        cross = torch.empty(N, B, S, heads, width)
+        src, lengths = src.long().contiguous(), (src != self.pad_id).sum(dim=1)
+        cross = _empty(N, B, S, heads, width)
         arguments = _Sources(
             B,
             S,
@@ -203,10 +204,10 @@ class NativeTransformer:
         """Last tokens [B, w] -> logits [B, w, V]; positions [> state.oldest, d_model]."""
         B, w = tokens.shape
         state.make_room(w)
-        tokens = tokens.contiguous()
-        parents = None if parents is None else parents.contiguous()
-        paths = torch.empty(B, w, state.oldest + 1, dtype=torch.int32)
-        logits = torch.empty(B, w, self.V)
+        tokens = tokens.long().contiguous()
+        parents = None if parents is None else parents.long().contiguous()
+        paths = _empty(B, w, state.oldest + 1, dtype=torch.int32)
+        logits = _empty(B, w, self.V)
         arguments = _Step(
             B,
             w,
@@ -292,6 +293,11 @@ def can_compute(model: Transformer) -> bool:
         and model.d_model % 16 == width % 16 == 0
         and library() is not None
     )
+
+
+def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Room for the C++, whatever torch's default type and device are."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _cache(tensor: Tensor) -> _Cache:
