@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ with console.exit_at_interrupt():
     from mt.inspection import page, report
     from mt.model.model_path import resolve_model_path
     from mt.utils.atomic import atomic_write
+    from mt.utils.native import without_compiling
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -60,7 +62,9 @@ def run(args: argparse.Namespace) -> None:
     place = {name: getattr(args, name) for name in ("prefix", "layer", "head", "step")}
     reports = []
     for path, own_options in zip(paths, options, strict=True):
-        translator = Translator.load(path, args.device, args.precision)
+        # A person waits for one sentence.
+        with without_compiling() if args.precision == "float32" else nullcontext():
+            translator = Translator.load(path, args.device, args.precision)
         found = report.inspect(translator, args.sentence, args.target, options=own_options, **place)
         reports.append(found)
     write(reports)

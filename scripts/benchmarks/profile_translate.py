@@ -4,7 +4,7 @@ python scripts/benchmarks/profile_translate.py [--threads 2] [--precision int8] 
 
 Measures each size and search of `benchmark_translate.py`, in microseconds a step.
 docs/performance.md says what each column means. In C++ (`mt.inference.native`), products are the
-whole call; MT_NATIVE=0 shows int8 without it.
+whole call; MT_NATIVE=0 shows float32 and int8 without it.
 """
 
 import statistics
