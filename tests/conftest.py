@@ -96,7 +96,7 @@ def bpe() -> Tokenizer:
 def model_folder(tmp_path_factory: pytest.TempPathFactory, small_tokenizer: Tokenizer) -> Path:
     """The folder of a tiny random model: it babbles, but differently for every source."""
     torch.manual_seed(0)
-    model = Transformer(VOCAB_SIZE, N=1, d_model=32, d_ff=64, h=2)
+    model = Transformer(VOCAB_SIZE, N=1, d_model=32, d_ff=64, h=4)
     with torch.no_grad():
         model.embedding.weight[3] *= 4  # eos comes a little sooner
     folder = tmp_path_factory.mktemp("small") / "model"
@@ -104,10 +104,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, small_tokenizer: Toke
     return folder
 
 
-def babbler(vocab_size: int, seed: int = 0, **settings: Any) -> Transformer:
+def babbler(vocab_size: int, seed: int = 0, h: int = 2, **settings: Any) -> Transformer:
     """A tiny random model whose outputs have many lengths and differ for every source."""
     torch.manual_seed(seed)
-    model = Transformer(vocab_size, N=1, d_model=32, d_ff=64, h=2, **settings).eval()
+    model = Transformer(vocab_size, N=1, d_model=32, d_ff=64, h=h, **settings).eval()
     with torch.no_grad():
         model.embedding.weight[3] *= 3  # eos comes a little sooner
         for layer in model.decoder:  # else it repeats its input

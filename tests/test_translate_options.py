@@ -25,7 +25,7 @@ def folders(small_tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
     """Two models of one vocabulary."""
     root = tmp_path_factory.mktemp("babblers")
     for seed in (0, 1):
-        model = babbler(small_tokenizer.vocab_size, seed)
+        model = babbler(small_tokenizer.vocab_size, seed, h=4)
         checkpoint.save(root / str(seed), model, small_tokenizer, 40, ["en", "de"], {})
     return [root / "0", root / "1"]
 

@@ -115,7 +115,7 @@ def test_the_heads_are_those_that_find_copied_words(bpe: Tokenizer) -> None:
 
 
 def test_a_model_that_does_not_copy_gives_the_mean_of_all_heads(bpe: Tokenizer) -> None:
-    model = InferenceModel(babbler(bpe.vocab_size))
+    model = InferenceModel(babbler(bpe.vocab_size, h=4))
     assert find_aligner(model, bpe) == Aligner([(0, i) for i in range(4)], shifted=False)
 
 

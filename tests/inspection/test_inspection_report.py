@@ -22,7 +22,7 @@ SENTENCE = "Where do you live?"
 
 @pytest.fixture(scope="module")
 def translator(bpe: Tokenizer) -> Translator:
-    return Translator(babbler(bpe.vocab_size), bpe, max_length=60, name="babbler")
+    return Translator(babbler(bpe.vocab_size, h=4), bpe, max_length=60, name="babbler")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_source_target_and_translation(
 
 
 def test_the_model(report: dict[str, Any], translator: Translator) -> None:
-    model = babbler(translator.tokenizer.vocab_size)
+    model = babbler(translator.tokenizer.vocab_size, h=4)
     names = ("N", "d_model", "d_ff", "h", "d_k", "vocab_size")
     assert [report["model"][n] for n in names] == [model.config[n] for n in names]
     assert report["model"]["parameters"] == sum(p.numel() for p in model.parameters())
