@@ -8,7 +8,6 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ with console.exit_at_interrupt():
     from mt.inspection import page, report
     from mt.model.model_path import resolve_model_path
     from mt.utils.atomic import atomic_write
-    from mt.utils.native import without_compiling
+    from mt.utils.native import compiling
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     reports = []
     for path, own_options in zip(paths, options, strict=True):
         # A person waits for one sentence.
-        with without_compiling() if args.precision == "float32" else nullcontext():
+        with compiling(args.precision != "float32"):
             translator = Translator.load(path, args.device, args.precision)
         found = report.inspect(translator, args.sentence, args.target, options=own_options, **place)
         reports.append(found)

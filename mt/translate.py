@@ -14,7 +14,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ with console.exit_at_interrupt():
     from mt.utils.atomic import check_not_input
     from mt.utils.checks import check_int
     from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
-    from mt.utils.native import without_compiling
+    from mt.utils.native import compiling
 
 Progress = Callable[..., object]  # moves a bar on by a number, or with ``total`` to it
 
@@ -232,8 +232,7 @@ def run(args: argparse.Namespace) -> None:
             args.keep &= args.score is None and args.engine == "mt"
         targets = open_targets(args, stream, stack) if args.score is not None else None
         # Who types waits for the answer, and the C++ of float32 would bring no better one.
-        waits = is_typed and args.precision == "float32"
-        with without_compiling() if waits else nullcontext():
+        with compiling(not is_typed or args.precision != "float32"):
             translator = load_translator(args)
         terms = term_rules(args, translator.languages)
         if terms and (args.samples or args.alternatives):

@@ -16,7 +16,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,9 @@ _MAY_COMPILE = ContextVar("may compile", default=True)
 
 
 @contextmanager
-def without_compiling() -> Iterator[None]:
-    """In this block, libraries that are not compiled yet cannot be had: somebody waits."""
-    token = _MAY_COMPILE.set(False)
+def compiling(allowed: bool) -> Iterator[None]:
+    """Unless it is ``allowed``, no library that must be compiled first can be had in this block."""
+    token = _MAY_COMPILE.set(allowed)
     try:
         yield
     finally:
@@ -61,22 +60,20 @@ class NativeLibrary:
         self, purpose: str, sources: Sequence[Path], functions: Mapping[str, tuple[Any, ...]]
     ) -> None:
         self.purpose, self.sources, self.functions = purpose, sources, functions
-        self._load = lru_cache(maxsize=1)(self._load_now)
-        self._found = False  # compiled by now
+        self.cache_clear()
 
     def cache_clear(self) -> None:
         """Forget the library, as in a new process."""
-        self._load.cache_clear()
-        self._found = False
+        self._library: ctypes.CDLL | None = None
+        self._tried = False
 
     def __call__(self) -> ctypes.CDLL | None:
-        if not (_MAY_COMPILE.get() or self._found):
-            self._found = self._is_compiled()
-            if not self._found:
-                return None
-        return self._load()
+        if not self._tried and (_MAY_COMPILE.get() or self._is_compiled()):
+            self._library = self._load()
+            self._tried = True  # last, for other threads
+        return self._library
 
-    def _load_now(self) -> ctypes.CDLL | None:
+    def _load(self) -> ctypes.CDLL | None:
         if os.environ.get("MT_NATIVE") == "0":
             return None
         try:

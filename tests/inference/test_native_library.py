@@ -134,30 +134,25 @@ def test_bfloat16_does_not_ask_for_it(empty_cache: Path, monkeypatch: pytest.Mon
         raise AssertionError("asked for")
 
     monkeypatch.setattr(native, "_cpu_features", never)
-    InferenceModel(wide_babbler(), "bfloat16")
+    InferenceModel(babbler(40), "bfloat16")
     assert not empty_cache.exists()
-
-
-def wide_babbler() -> Transformer:
-    """Of widths that the C++ takes."""
-    return Transformer(vocab_size=40, N=1, d_model=32, d_ff=64, h=2).eval()
 
 
 def test_who_does_not_wait_gets_what_is_compiled(native_library: Any, empty_cache: Path) -> None:
-    with native.without_compiling():
-        assert InferenceModel(wide_babbler()).native is None
+    with native.compiling(allowed=False):
+        assert InferenceModel(babbler(40)).native is None
     assert not empty_cache.exists()
-    assert InferenceModel(wide_babbler()).native is not None
+    assert InferenceModel(babbler(40)).native is not None
     library.cache_clear()
-    with native.without_compiling():
-        assert InferenceModel(wide_babbler()).native is not None
+    with native.compiling(allowed=False):
+        assert InferenceModel(babbler(40)).native is not None
 
 
 def test_without_such_a_cpu_there_is_nothing_to_wait_for(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "_cpu_features", no_linux)
-    with native.without_compiling():
+    with native.compiling(allowed=False):
         assert library() is None
 
 
