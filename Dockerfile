@@ -21,6 +21,14 @@ COPY mt mt
 # A read-only file system keeps no bytecode that Python would write later.
 RUN python -m compileall -q mt
 
+# The C++ that translates is compiled for every kind of CPU; the compiler does not stay.
+ARG APT=apt-get
+ENV MT_NATIVE_FOLDER=/app/native
+RUN --mount=type=tmpfs,target=/var/lib/apt/lists \
+    $APT update && $APT install --yes --no-install-recommends g++ libgomp1 \
+    && mkdir native && python -m mt.inference.native \
+    && $APT purge --yes --auto-remove g++
+
 # What the program writes, such as a model of the hub, goes below /tmp.
 ENV PYTHONUNBUFFERED=1 HOME=/tmp MT_CACHE=/tmp/mt HF_HOME=/tmp/huggingface
 

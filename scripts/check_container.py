@@ -37,6 +37,9 @@ exec "$@"
 """
 TRANSLATE = """
 import json, os, pathlib, urllib.request
+from mt.inference.native.library import library
+if library() is None or os.path.exists(os.environ["MT_CACHE"] + "/native"):
+    raise SystemExit("the C++ that was compiled with the image is not used")
 form = b"q=Where+do+you+live%3F&source=en&target=de"
 address = "http://127.0.0.1:8000/translate"
 print(json.load(urllib.request.urlopen(address, form, timeout=20))["translatedText"])
@@ -97,7 +100,7 @@ class Image:
     def __init__(self, folder: Path, arguments: dict[str, str]) -> None:
         self.folder = folder
         self.arguments = arguments  # of --build-arg
-        self.work = folder
+        self.workdir, self.work = "", folder  # inside the container, and here
         python = folder / "python" / "bin"
         self.environment = {"PATH": f"{python}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
         self.build = {name: value for name, value in os.environ.items() if name[:4] == "PIP_"}
@@ -111,8 +114,13 @@ class Image:
             variable, _, default = value.partition("=")
             self.build[variable] = self.arguments.get(variable, default.strip('"'))
         elif name == "ENV":
-            self.environment |= dict(word.split("=", 1) for word in shlex.split(value))
+            for word in shlex.split(value):
+                variable, _, content = word.partition("=")
+                if content.startswith(f"{self.workdir}/"):
+                    content = f"{self.work}{content.removeprefix(self.workdir)}"
+                self.environment[variable] = content
         elif name == "WORKDIR":
+            self.workdir = value
             self.work = self.folder / value.strip("/")
             self.work.mkdir(parents=True, exist_ok=True)
         elif name == "COPY":
@@ -121,6 +129,7 @@ class Image:
                 copy_context(ROOT, source, self.work / target)
         elif name == "RUN":
             environment = self.environment | self.build
+            value = re.sub(r"^(--\S+\s+)+", "", value)  # a --mount is Docker's
             if subprocess.run(["sh", "-c", value], cwd=self.work, env=environment).returncode:
                 raise ValueError(f"RUN {value}: failed")
         elif name == "USER":

@@ -103,6 +103,7 @@ def make_router(service: Service) -> APIRouter:
         service.check_texts([body.q])
         return [_confidence(*pair) for pair in await service.detector.rank(body.q)]
 
+    @router.post("/languages", include_in_schema=False)  # as libretranslatepy 2.1.0 asks
     @router.get("/languages", summary="The languages and their targets")
     async def list_languages() -> list[dict[str, Any]]:
         return languages

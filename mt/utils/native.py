@@ -2,7 +2,7 @@
 
 It needs Linux, a CPU with AVX2 and, once, a C++ compiler. With AVX512-VNNI it is faster and has the
 same results. The environment variable MT_NATIVE=0 turns it off. Where it is missing, its users
-compute with PyTorch.
+compute with PyTorch. MT_NATIVE_FOLDER is where compiled libraries are instead of in the cache.
 """
 
 import ctypes
@@ -73,6 +73,13 @@ class NativeLibrary:
             self._tried = True  # last, for other threads
         return self._library
 
+    def compile_for_every_cpu(self) -> list[Path]:
+        """The library's file for each kind of CPU, compiled if it is missing.
+
+        Raises OSError, RuntimeError or subprocess.SubprocessError.
+        """
+        return [_compiled(self.sources, features) for features in (AVX2, AVX512)]
+
     def _load(self) -> ctypes.CDLL | None:
         if os.environ.get("MT_NATIVE") == "0":
             return None
@@ -112,7 +119,7 @@ def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
     file = _library_file(sources, options)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = file.parent.stat()
-    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise OSError(f"{file.parent}: others may write there, and its programs would run here")
     if not file.is_file():
         log.info(f"compiling C++, once: {file}")
@@ -132,7 +139,8 @@ def _library_file(sources: Sequence[Path], options: Sequence[str]) -> Path:
     """Its name changes with sources and options."""
     content = b"".join(path.read_bytes() for path in [*HEADERS, *sources])
     content += repr(options).encode()
-    return cache_folder("native") / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
+    folder = os.environ.get("MT_NATIVE_FOLDER") or cache_folder("native")
+    return Path(folder) / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
 def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> None:

@@ -15,11 +15,13 @@ from conftest import babbler
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
 from mt.inference.linear import Int8Linear, linear_ops
+from mt.inference.native.__main__ import main as compile_for_every_cpu
 from mt.inference.native.library import SOURCES, library
 from mt.inference.options import SearchOptions
 from mt.model.transformer import Transformer
 from mt.training import loss as training_loss
 from mt.utils import native
+from mt.utils.cache import cache_folder
 
 LOSS = [Path(training_loss.__file__).with_name("loss.cpp")]
 SOURCE = torch.tensor([[5, 6, 7, 3]])
@@ -29,7 +31,8 @@ SOURCE = torch.tensor([[5, 6, 7, 3]])
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """As in a new process, whose cache is empty."""
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("MT_NATIVE", raising=False)
+    for name in ("MT_NATIVE", "MT_NATIVE_FOLDER"):
+        monkeypatch.delenv(name, raising=False)
     library.cache_clear()
     yield tmp_path / "cache" / "native"
     library.cache_clear()
@@ -196,12 +199,56 @@ def test_the_best_instructions_of_the_cpu_are_used(
 
 
 @pytest.mark.parametrize("features", [native.AVX2, native.AVX512])
-def test_it_compiles_for_every_cpu(
+def test_the_loss_compiles_for_every_cpu(
     features: tuple[str, ...], native_library: Any, empty_cache: Path
 ) -> None:
     """Also for those that this computer cannot run."""
-    for sources in (SOURCES, LOSS):
-        assert native._compiled(sources, features).is_file()
+    assert native._compiled(LOSS, features).is_file()
+
+
+def test_a_computer_without_a_compiler_takes_what_was_compiled_for_every_cpu(
+    native_library: Any,
+    empty_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "compiled"
+    monkeypatch.setenv("MT_NATIVE_FOLDER", str(folder))
+    assert compile_for_every_cpu([]) == 0
+    files = capsys.readouterr().out.splitlines()
+    assert len(files) == 2
+    assert all(Path(file).parent == folder and Path(file).is_file() for file in files)
+    nothing_installed(tmp_path / "empty", monkeypatch)
+    assert library() is not None
+    assert not empty_cache.exists()
+    assert compile_for_every_cpu([]) == 0  # nothing is missing
+
+
+def test_without_a_compiler_nothing_is_compiled_for_others(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing_installed(empty_cache, monkeypatch)
+    assert compile_for_every_cpu([]) == 2
+    error = "mt.inference.native: error: there is no C++ compiler: install g++\n"
+    assert capsys.readouterr() == ("", error)
+
+
+@pytest.mark.parametrize(("owner", "trusted"), [(0, True), (1, False), (65534, True)])
+def test_libraries_of_other_users_are_not_run(
+    owner: int, trusted: bool, native_library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, folder = Path.stat, cache_folder("native")
+
+    def stat(path: Path, **options: Any) -> Any:
+        found = real(path, **options)
+        return os.stat_result((*found[:4], owner, *found[5:])) if path == folder else found
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(os, "getuid", lambda: 65534)
+    library.cache_clear()
+    assert (library() is not None) is trusted
+    library.cache_clear()
 
 
 def test_avx2_and_avx512_give_the_same_bits(

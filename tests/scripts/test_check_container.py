@@ -68,10 +68,10 @@ def test_the_lines_mean_what_docker_makes_of_them(
         ARG GIVEN=default
         ARG OTHER=default
         WORKDIR /app
-        ENV A=1 B="two words"
+        ENV A=1 B="two words" C=/app/own D=/application
         COPY src code
         COPY one.txt ./
-        RUN echo "$GIVEN $OTHER $B" \\
+        RUN --mount=type=tmpfs,target=/x echo "$GIVEN $OTHER $B" \\
             > said.txt && cat one.txt >> said.txt
         USER 65534:65534
         HEALTHCHECK --interval=1s CMD ["true"]
@@ -83,6 +83,7 @@ def test_the_lines_mean_what_docker_makes_of_them(
     app = ("code/a.txt", "code/deep/b.txt", "one.txt", "said.txt")
     assert made == {f"image/app/{name}" for name in app}
     assert (image.work / "said.txt").read_text() == "given default two words\none.txt"
+    assert (image.environment["C"], image.environment["D"]) == (f"{image.work}/own", "/application")
     assert (image.command, image.health, image.user) == (["serve", "it"], ["true"], "65534:65534")
     assert image.unprivileged(["true"])[:3] == ["setpriv", "--reuid=65534", "--regid=65534"]
 
@@ -126,8 +127,8 @@ def test_the_lines_of_the_dockerfile_run() -> None:
     if os.getuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "setpriv", "ip"))):
         pytest.skip("needs root, util-linux and iproute2")
     python = shutil.which("python3", path="/usr/local/bin:/usr/bin") or sys.executable
-    own_torch = ["--build-arg", "INSTALL_TORCH=pip install"]
-    command = [sys.executable, SCRIPTS / "check_container.py", "--python", python, *own_torch]
+    own = ["--build-arg", "INSTALL_TORCH=pip install", "--build-arg", "APT=true"]
+    command = [sys.executable, SCRIPTS / "check_container.py", "--python", python, *own]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     for said in ("healthy after", "Wo wohnst du?", "user 65534 capabilities 0000", "status 0"):

@@ -70,6 +70,7 @@ def test_languages_and_settings() -> None:
         {"code": "en", "name": "English", "targets": ["de", "en"]},
         {"code": "de", "name": "German", "targets": ["de"]},
     ]
+    assert post("/languages").json() == get("/languages").json()
     settings = get("/frontend/settings").json()
     assert settings["charLimit"] == 20_000
     assert settings["keyRequired"] is False
