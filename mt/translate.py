@@ -49,8 +49,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
-    if args.resume and args.output is None:
-        parser.error("--resume is for an --output")
+    for name in ("resume", "restart"):
+        if getattr(args, name) and args.output is None:
+            parser.error(f"--{name} is for an --output")
+    if args.resume and args.restart:
+        parser.error("give --resume or --restart, not both")
     if args.text is not None:
         check_continuation(parser, args)
     args.is_document = args.input is not None and is_document(args.input)
@@ -201,7 +204,7 @@ def open_output(
         **asdict(options),
         **{name: getattr(args, name) for name in settings},
     }
-    return stack.enter_context(ResumableFile(path, identity, args.resume))
+    return stack.enter_context(ResumableFile(path, identity, args.resume, args.restart))
 
 
 def run(args: argparse.Namespace) -> None:

@@ -118,8 +118,16 @@ def test_a_file_of_that_name_is_replaced_in_the_end(
 
 
 @pytest.mark.usefixtures("cut_short")
-def test_without_resume_it_begins_anew(greedy: Translate, whole: bytes, tmp_path: Path) -> None:
-    assert greedy("--input", "in", "--output", "out") == Done(0, "", "")
+def test_what_is_kept_is_dropped_on_demand_alone(
+    greedy: Translate, whole: bytes, tmp_path: Path
+) -> None:
+    before = {name: (tmp_path / name).read_bytes() for name in LEFT}
+    done = greedy("--input", "in", "--output", "out")
+    assert_refused(done, "kept 8 lines: continue with --resume, or begin anew with --restart")
+    assert {name: (tmp_path / name).read_bytes() for name in LEFT} == before
+    both = greedy("--input", "in", "--output", "out", "--resume", "--restart")
+    assert_refused(both, "give --resume or --restart, not both")
+    assert greedy("--input", "in", "--output", "out", "--restart") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
     assert names(tmp_path) == ["bad", "in", "out"]
 
@@ -184,6 +192,7 @@ def test_a_finished_file_is_not_made_again(greedy: Translate, tmp_path: Path) ->
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out").read_text() == "of yesterday"
     assert_refused(greedy("--resume", "bear"), "--resume is for an --output")
+    assert_refused(greedy("--restart", "bear"), "--restart is for an --output")
 
 
 @pytest.mark.usefixtures("cut_short")
@@ -194,9 +203,9 @@ def test_what_is_damaged_is_refused_and_can_begin_anew(
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(b"\0" * 20 + content[20:])
     done = greedy("--input", "in", "--output", "out", "--resume")
-    assert_refused(done, f"{name} is damaged: begin anew without --resume")
+    assert_refused(done, f"{name} is damaged: begin anew with --restart")
     assert names(tmp_path) == [*LEFT, "bad", "in"]
-    assert greedy("--input", "in", "--output", "out") == Done(0, "", "")
+    assert greedy("--input", "in", "--output", "out", "--restart") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
 
 

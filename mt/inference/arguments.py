@@ -41,8 +41,10 @@ def make_parser() -> argparse.ArgumentParser:
     add("--column", metavar="NAME", action="append", default=[], help="a column of a table that is "
         "translated; en=de writes the translation of en to the column de; several are "
         "allowed")  # fmt: skip
-    add("--output", metavar="FILE", help="write to FILE, which appears when all is translated")
+    add("--output", metavar="FILE", help="write to FILE, which appears, or is replaced, when all is "
+        "translated")  # fmt: skip
     add("--resume", action="store_true", help="continue an --output that was interrupted")
+    add("--restart", action="store_true", help="begin it anew, without the lines that are kept")
     add("--split", action=argparse.BooleanOptionalAction, help="split a line into sentences "
         "(default: only an argument, a line typed at a prompt, or a document)")  # fmt: skip
     add("--prefix", metavar="TEXT", help="every translation begins with TEXT")

@@ -118,13 +118,16 @@ class ResumableFile:
     The lines lie beside the file in ``.NAME.partial``. A record, ``.NAME.partial.json``, holds the
     numbers and the hashes of the source lines done and of what was written for them, and how they
     were translated (``identity``). With ``resume`` the next run continues after these lines, or
-    begins when there are none. It writes again what the record does not count.
+    begins when there are none. It writes again what the record does not count. ``restart`` drops
+    the lines.
 
     Raises OSError when the file cannot be written or another process is writing it, ValueError
-    when it cannot be resumed.
+    when it cannot be resumed, or when there are lines and neither is wanted.
     """
 
-    def __init__(self, path: Path, identity: dict[str, Any], resume: bool = False) -> None:
+    def __init__(
+        self, path: Path, identity: dict[str, Any], resume: bool = False, restart: bool = False
+    ) -> None:
         self.path = path.resolve()  # a link stays a link
         if self.path.is_dir():
             raise IsADirectoryError(f"{self.path} is a folder, not a file")
@@ -142,11 +145,16 @@ class ResumableFile:
         with ExitStack() as stack:
             try:
                 stack.enter_context(only_writer(self.path))
-                resume = resume and self._read_record()
-                if not resume:  # remove the record first: it must not outlive the lines it counts
+                is_begun = not restart and self._read_record(resume)
+                if is_begun and not resume:
+                    raise ValueError(
+                        f"{self.path}: an interrupted run has kept {self.num_kept:,} lines: "
+                        "continue with --resume, or begin anew with --restart"
+                    )
+                if not is_begun:  # remove the record first: it must not outlive the lines it counts
                     self.record.unlink(missing_ok=True)
                     self.partial.unlink(missing_ok=True)  # it may be a link to another file
-                self.stream: BinaryIO = self.partial.open("r+b" if resume else "xb")
+                self.stream: BinaryIO = self.partial.open("r+b" if is_begun else "xb")
             except OSError as error:
                 if error.strerror is None:
                     raise
@@ -161,10 +169,10 @@ class ResumableFile:
         partial = partial_path(path)
         return partial, partial.with_name(f"{partial.name}.json")
 
-    def _read_record(self) -> bool:
+    def _read_record(self, resume: bool) -> bool:
         """Whether an interrupted run left lines. ValueError when they cannot be continued."""
         if not all(p.is_file() and not p.is_symlink() for p in (self.record, self.partial)):
-            if self.path.exists():
+            if resume and self.path.exists():
                 raise ValueError(
                     f"{self.path} is complete, nothing was cut short: leave out --resume"
                 )
@@ -176,20 +184,20 @@ class ResumableFile:
             check_int("lines", self.num_kept)
             check_int("bytes", self.num_bytes, self.num_kept)
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{self.record} is damaged: begin anew without --resume") from None
+            raise ValueError(f"{self.record} is damaged: begin anew with --restart") from None
         if self.partial.stat().st_size < self.num_bytes:
-            raise ValueError(f"{self.partial} is cut short: begin anew without --resume")
+            raise ValueError(f"{self.partial} is cut short: begin anew with --restart")
         for name, new in self.identity.items():
             if (old := kept_identity.get(name)) != new:
                 raise ValueError(
                     f"{self.path}: begun with {name}={reprlib.repr(old)}, not {new!r}: give the "
-                    "same again, or begin anew without --resume"
+                    "same again, or begin anew with --restart"
                 )
         num_lines = self._hash_kept()
         # The records of version 0.1 have no hash of what was written.
         sha256 = record.get("output_sha256", self.output_sha256.hexdigest())
         if num_lines < self.num_kept or sha256 != self.output_sha256.hexdigest():
-            raise ValueError(f"{self.partial} is damaged: begin anew without --resume")
+            raise ValueError(f"{self.partial} is damaged: begin anew with --restart")
         return True
 
     def kept_lines(self) -> Iterator[str]:
@@ -217,7 +225,7 @@ class ResumableFile:
         self.num_skipped += len(known)
         complete = self.num_skipped == self.num_kept
         if known and complete and self.sha256.hexdigest() != self.kept_sha256:
-            raise ValueError(f"{self.path}: begun with another input: begin anew without --resume")
+            raise ValueError(f"{self.path}: begun with another input: begin anew with --restart")
         return sources[len(known) :]
 
     def write(self, sources: list[str], text: str) -> None:
@@ -252,7 +260,7 @@ class ResumableFile:
             partial_path(self.record).unlink(missing_ok=True)  # left by a killed run
             if kind is None and self.num_skipped < self.num_kept:
                 raise ValueError(
-                    f"{self.path}: begun with a longer input: begin anew without --resume"
+                    f"{self.path}: begun with a longer input: begin anew with --restart"
                 )
             if kind is None:
                 self._complete()

@@ -164,10 +164,23 @@ def test_resuming_begins_where_nothing_is(out: Path) -> None:
     assert out.read_text() == "ONE\n"
 
 
+@pytest.mark.parametrize("identity", [{"model": "a"}, {"model": "b"}])
+def test_what_is_kept_is_not_dropped_by_forgetting_to_resume(out: Path, identity: dict) -> None:
+    begin(out)
+    before = (out.parent / LEFT[0]).read_bytes()
+    with pytest.raises(ValueError, match=r"kept 4 lines: .* --restart|begun with model='a'"):
+        ResumableFile(out, identity)
+    assert (out.parent / LEFT[0]).read_bytes() == before
+    with ResumableFile(out, identity, restart=True) as file:
+        write(file, ["x"])
+    assert out.read_text() == "X\n"
+    assert names(out.parent) == ["out.de"]
+
+
 def assert_damaged(out: Path, name: str) -> None:
     """The error says so, and nothing is lost."""
     before = {path.name: path.read_bytes() for path in out.parent.iterdir()}
-    message = rf"{re.escape(name)} is damaged: begin anew without --resume"
+    message = rf"{re.escape(name)} is damaged: begin anew with --restart"
     with pytest.raises(ValueError, match=message):
         ResumableFile(out, {"model": "a"}, resume=True)
     assert {path.name: path.read_bytes() for path in out.parent.iterdir()} == before
@@ -272,14 +285,14 @@ def test_a_refusal_gives_the_lock_back(out: Path) -> None:
 def test_a_partial_file_that_lost_its_end_is_not_filled_up(out: Path) -> None:
     begin(out)
     (out.parent / LEFT[0]).write_bytes(b"ONE\n")
-    with pytest.raises(ValueError, match=r"partial is cut short: begin anew without --resume"):
+    with pytest.raises(ValueError, match=r"partial is cut short: begin anew with --restart"):
         ResumableFile(out, {"model": "a"}, resume=True)
 
 
 def test_a_new_run_forgets_the_old_one_at_once(out: Path) -> None:
     """Killed before its first block, it must not leave the record of another run's lines."""
     begin(out)
-    killed = ResumableFile(out, {"model": "a"})  # and no more, as after a SIGKILL
+    killed = ResumableFile(out, {"model": "a"}, restart=True)  # and no more, as after a SIGKILL
     killed.stream.close()
     killed.lock.close()
     with ResumableFile(out, {"model": "a"}, resume=True) as resumed:
