@@ -28,7 +28,7 @@ LANGUAGE_HELP = "code of the language that the text must be in, by py3langid"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = console.ArgumentParser(
         prog="mt.corpus",
         description="Translate, score or filter corpora of any size with the actors of Ray Data.",
     )

@@ -4,7 +4,6 @@ FOLDER is what transformers saves and loads, such as a model of OPUS-MT (mt.mode
 The import needs no library beyond those of mt.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +15,9 @@ with console.exit_at_interrupt():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        "mt.import_marian", description="Import a MarianMTModel of transformers as a model folder."
+    parser = console.ArgumentParser(
+        prog="mt.import_marian",
+        description="Import a MarianMTModel of transformers as a model folder.",
     )
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="the folder that transformers saves and loads")

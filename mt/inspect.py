@@ -25,7 +25,7 @@ with console.exit_at_interrupt():
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = console.ArgumentParser(
         prog="mt.inspect",
         description="Show what the Transformer does with a sentence: attention, probabilities, "
         "the search and the alignment of words.",

@@ -34,7 +34,7 @@ LOG_LEVELS = ("error", "warning", "info", "debug")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = console.ArgumentParser(
         prog="mt.serve",
         description="Serve translations: a page, and the interfaces of LibreTranslate and DeepL.",
     )

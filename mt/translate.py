@@ -24,7 +24,13 @@ from mt.utils import console
 
 with console.exit_at_interrupt():
     from mt.documents.document import Document
-    from mt.documents.files import is_document, is_table, load_document, translate_document
+    from mt.documents.files import (
+        is_document,
+        is_table,
+        load_document,
+        may_hold_lines,
+        translate_document,
+    )
     from mt.inference.alignment import line_links
     from mt.inference.arguments import SEARCH_HELP, make_parser, search_options
     from mt.inference.glossary import Glossary
@@ -61,6 +67,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         check_document_options(parser, args)
     elif args.column:
         parser.error("--column is for an --input that ends in .csv, .tsv or .jsonl")
+    elif args.output is not None and not may_hold_lines(args.output):
+        parser.error(f"lines of text make no {Path(args.output).suffix}: name another --output")
     if (args.tokens or args.attention) and not args.json:
         parser.error("--tokens and --attention are printed with --json")
     if args.align and args.n_best and not args.json:
@@ -177,6 +185,8 @@ def open_output(
             raise ValueError("standard output is closed: give --output")
         return Stream(sys.stdout)
     path = Path(args.output)
+    if args.output.endswith(("/", os.sep)):
+        raise ValueError(f"{args.output}: is a folder: name a file in it")
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
         if args.resume:
             raise ValueError(f"{path}: not a regular file: nothing can be resumed")
@@ -278,6 +288,8 @@ def run_document(
 ) -> None:
     if not isinstance(output, ResumableFile):
         raise ValueError(f"{args.output}: not a regular file: a document is written whole")
+    for remark in document.remarks:
+        print(f"mt.translate: {args.input}: {remark}", file=sys.stderr)
     update = progress_bar(len(document.segments), "texts", sys.stderr.isatty(), stack)
     records = translate_document(
         document, partial(translate, on_progress=update), output, partial(update, total=True)

@@ -61,7 +61,7 @@ def test_an_error_keeps_what_is_translated(cut_short: Done, whole: bytes, tmp_pa
     assert cut_short.code == 2
     assert cut_short.err.splitlines() == [
         "mt.translate: 8 lines are translated and kept: continue with --resume",
-        "mt.translate: error: bad, line 10: not UTF-8 (invalid start byte)",
+        "mt.translate: error: bad, line 10: not UTF-8 (invalid start byte): save it as UTF-8",
     ]
     assert names(tmp_path) == [*LEFT, "bad", "in"]
     assert (tmp_path / LEFT[0]).read_bytes() == b"".join(whole.splitlines(keepends=True)[:8])

@@ -1,6 +1,7 @@
 """The training program from its command line: a run directory, what it learns, ranks."""
 
 import json
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,5 +248,18 @@ def test_bfloat16_on_a_cpu_without_its_instructions_warns(
     monkeypatch.setattr(setup.log, "warning", warnings.append)
     monkeypatch.setattr(setup, "can_multiply_bfloat16", lambda: has_instructions)
     settings = {"accelerator": "cpu", "devices": 1, "max_steps": 1, "precision": precision}
-    setup._warn_of_slow_precision(setup.make_trainer(settings, tmp_path, []))
+    setup._warn_of_slow_training(setup.make_trainer(settings, tmp_path, []))
     assert ["32-true" in warning for warning in warnings] == [True] * warns
+
+
+@pytest.mark.parametrize(("devices", "warns"), [(2, True), (1, False)])
+def test_more_processes_than_cores_warn(
+    devices: int, warns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(setup.log, "warning", warnings.append)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    settings = {"accelerator": "cpu", "devices": devices, "max_steps": 1}
+    setup._warn_of_slow_training(setup.make_trainer(settings, tmp_path, []))
+    found = [warning.startswith("trainer.devices=2 processes share 1") for warning in warnings]
+    assert found == [True] * warns

@@ -152,12 +152,20 @@ def test_an_interrupted_document_goes_on_where_it_stopped(
         ("--input a.docx --output b.docx", "a.docx: is damaged"),
         ("--input none.html --output b.html", "none.html: no such file"),
         ("--input a.md --output /dev/null", "the translation of a .md is a .md"),
+        ("--input a.json --output b.json", "is a .json file: save it as .jsonl, an object in each"),
+        ("--input a.xml --output b.xml", "a.xml: is a .xml file: save it as plain text first"),
+        ("--input lines --output b.docx", "lines of text make no .docx: name another --output"),
+        ("--input lines --output b.HTML", "lines of text make no .HTML"),
+        ("--output b.srt Hello", "lines of text make no .srt"),
+        ("--output b/ Hello", "b/: is a folder: name a file in it"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
     arguments: str, message: str, greedy: Translate, folder: Path
 ) -> None:
     (folder / "a.pdf").write_bytes(b"%PDF-1.7")
+    for name in ("a.json", "a.xml", "lines"):
+        (folder / name).write_text("{}")
     with zipfile.ZipFile(folder / "a.docx", "w") as archive:
         archive.writestr("word/document.xml", "no xml")
     (folder / "a.docx").write_bytes((folder / "a.docx").read_bytes()[:-8])
@@ -166,3 +174,21 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert done.code == 2
     assert message in done.err.splitlines()[-1]
     assert names(folder) == before
+
+
+@pytest.mark.parametrize("name", ["b.md", "b.jsonl", "b.tsv", "b.json", "b.en"])
+def test_lines_may_go_to_a_file_that_has_lines(name: str, greedy: Translate, folder: Path) -> None:
+    assert greedy("--output", name, "--json", "the bear") == Done(0, "", "")
+    assert (folder / name).read_text().startswith('{"source": "the bear"')
+
+
+def test_what_is_odd_in_a_table_is_told(greedy: Translate, folder: Path) -> None:
+    (folder / "a.csv").write_text("id,en\n1,I am hungry, and tired\n2\n3,the bear\n")
+    done = greedy("--input", "a.csv", "--output", "b.csv", "--column", "en=id")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        'mt.translate: a.csv: 1 of 3 rows have no text in "en": they stay as they are',
+        'mt.translate: a.csv: 2 of 3 rows have a text in "id": it is replaced',
+        "mt.translate: a.csv: 1 of 3 rows have more cells than names, which stay as they are: put "
+        "a text with ',' in it in quotation marks",
+    ]

@@ -42,6 +42,12 @@ UNREAD_FORMATS = {  # file name extension -> what to save the file as
     ".pps": ".pptx or .odp",
     ".xls": ".ods or .csv",
     ".xlsx": ".ods or .csv",
+    ".epub": ".html",
+    ".ass": ".srt or .vtt",
+    # Translated as lines these would be broken:
+    ".json": ".jsonl, an object in each line,",
+    **dict.fromkeys((".xliff", ".xlf", ".ts", ".strings", ".properties", ".resx"), ".po"),
+    **dict.fromkeys((".xml", ".tmx", ".yaml", ".yml", ".toml", ".tex"), "plain text"),
 }
 
 

@@ -42,5 +42,9 @@ class Document(Protocol):
     def segments(self) -> Sequence[Segment]:
         """What is translated, in the order of the file."""
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What the user should know about the file, each a line."""
+
     def render(self, translated: Sequence[Segment]) -> bytes:
         """The file with a translation for each segment, which has the same tags."""

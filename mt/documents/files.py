@@ -7,7 +7,7 @@ from typing import Any
 
 from mt.documents.archive import MAX_UNPACKED, UNREAD_FORMATS
 from mt.documents.document import Document, DocumentError, Segment, Tag, TagKind
-from mt.documents.formats import EXTENSIONS, TABLES, extension_of, read_document
+from mt.documents.formats import EXTENSIONS, MARKDOWN, TABLES, extension_of, read_document
 from mt.documents.tags import translate_segments
 from mt.inference.translation import Translation
 from mt.utils.line_io import ResumableFile
@@ -28,6 +28,11 @@ def is_document(path: str | os.PathLike[str]) -> bool:
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether the columns of a document must be named."""
     return extension_of(os.fspath(path)) in TABLES
+
+
+def may_hold_lines(path: str | os.PathLike[str]) -> bool:
+    """Whether lines of text may be written to a file of this name, or JSON for that matter."""
+    return not is_document(path) or extension_of(os.fspath(path)) in (*MARKDOWN, *TABLES, ".json")
 
 
 def load_document(path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Document:

@@ -40,6 +40,7 @@ class OfficeDocument:
         self._find = find
         self._ends: dict[str, int] = {}  # part -> number of segments up to its end
         self.segments: list[Segment] = []
+        self.remarks: list[str] = []
         markup = weight = 0
         # No tree is kept: those of a long document would take ten times its size.
         for part in parts:

@@ -2,12 +2,14 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from mt.documents.document import DocumentError
 from mt.documents.text_document import Part, TextDocument, Value, decode
+from mt.utils.checks import printable
 
 DELIMITERS = ",;\t"
 MOST_NAMES = 20  # of columns that an error lists
@@ -29,6 +31,22 @@ class _Cell(NamedTuple):
     end: str  # the delimiter or line break behind it
 
 
+class _Remarks:
+    """How many rows lack a text to translate, and how many texts translations replace."""
+
+    def __init__(self) -> None:
+        self.without: Counter[str] = Counter()  # by the name of the column
+        self.replaced: Counter[str] = Counter()
+
+    def lines(self, rows: int) -> Iterator[str]:
+        for name, number in self.without.items():
+            name = printable(name, 50)
+            yield f'{number:,} of {rows:,} rows have no text in "{name}": they stay as they are'
+        for name, number in self.replaced.items():
+            name = printable(name, 50)
+            yield f'{number:,} of {rows:,} rows have a text in "{name}": it is replaced'
+
+
 def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     """A table with names in its first line, divided by commas, semicolons or tabs.
 
@@ -45,6 +63,7 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     names += [new for new in dict.fromkeys(new for _, new in pairs) if new not in names]
     places = [(names.index(old), names.index(new)) for old, new in pairs]
     width = len(headers[delimiter])
+    rows, long, remarks = 0, 0, _Remarks()
     for number, row in enumerate(_rows(text, delimiter), 1):
         if len(row) == 1 and not row[0].raw:
             document.parts.append(row[0].end)
@@ -56,7 +75,19 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
                 f"has {len(row)} cells in row {number} and {width} names: correct it"
             )
         else:
+            rows, long = rows + 1, long + (len(row) > width)
+            for old, new in places:
+                if old >= len(row):
+                    remarks.without[names[old]] += 1
+                elif old != new and new < len(row) and row[old].raw.strip() and row[new].raw:
+                    remarks.replaced[names[new]] += 1
             document.parts += _joined(row, _cells(document, row, places, delimiter), delimiter)
+    document.remarks += remarks.lines(rows)
+    if long:
+        document.remarks.append(
+            f"{long:,} of {rows:,} rows have more cells than names, which stay as they are: put a "
+            f"text with {delimiter!r} in it in quotation marks"
+        )
     return document
 
 
@@ -74,8 +105,11 @@ def read_jsonl(data: bytes, columns: Sequence[str]) -> TextDocument:
         if line.strip():
             names |= dict.fromkeys(_members(line, number)[0])
     pairs = [_pair(column, list(names)) for column in columns]
+    remarks = _Remarks()
     for number, line in enumerate(lines, 1):
-        document.parts += _record(document, line, number, pairs) if line.strip() else [line]
+        is_record = bool(line.strip())
+        document.parts += _record(document, line, number, pairs, remarks) if is_record else [line]
+    document.remarks += remarks.lines(sum(1 for line in lines if line.strip()))
     return document
 
 
@@ -159,7 +193,7 @@ def _quoted(value: str, delimiter: str, like: _Cell | None = None) -> str:
 
 
 def _record(
-    document: TextDocument, line: str, number: int, pairs: list[tuple[str, str]]
+    document: TextDocument, line: str, number: int, pairs: list[tuple[str, str]], remarks: _Remarks
 ) -> list[Part]:
     members, end = _members(line, number)
     as_ascii = line.isascii() and "\\u" in line
@@ -167,12 +201,15 @@ def _record(
     parts: dict[int, tuple[int, list[Part]]] = {}  # start of what they replace -> its end
     added: dict[str, list[Part]] = {}
     for old, new in pairs:
-        if old not in members:
-            continue
-        values = _texts(document, line, members[old], as_ascii, always=old != new)
+        values: list[Part] = []
+        if old in members:
+            values = _texts(document, line, members[old], as_ascii, always=old != new)
         if not values:
+            remarks.without[old] += 1
             continue
         if new in members:
+            if old != new and line[slice(*members[new])] not in ("null", '""', "[]"):
+                remarks.replaced[new] += 1
             parts[members[new][0]] = members[new][1], values
         else:
             name = json.dumps(new, ensure_ascii=as_ascii)

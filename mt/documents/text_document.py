@@ -75,6 +75,7 @@ class TextDocument:
 
     def __init__(self, encoding: str = "utf-8", mark: bytes = b"", errors: str = "replace") -> None:
         self.segments: list[Segment] = []
+        self.remarks: list[str] = []
         self.parts: list[Part] = []
         self._runs: list[Run] = []
         self._count = 0  # of pieces

@@ -36,7 +36,7 @@ NUM_SENTENCES = 200  # least number of sentences to compare on; for EXACT also t
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = console.ArgumentParser(
         prog="mt.export",
         description="Rewrite a model for another engine, and prove that it translates alike.",
     )

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from mt.inference.linear import PRECISIONS
 from mt.inference.options import SearchOptions
 from mt.inference.terms import DECIMALS
+from mt.utils import console
 
 SEARCH_HELP = {  # for each field of SearchOptions that is a number
     "beam_size": "number of hypotheses kept; 1 is greedy (default: the model's own, else 4)",
@@ -25,7 +26,7 @@ SEARCH_HELP = {  # for each field of SearchOptions that is a number
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = console.ArgumentParser(
         prog="mt.translate",
         description="Translate sentences given as arguments, or lines of standard input or a file.",
     )
@@ -41,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--column", metavar="NAME", action="append", default=[], help="a column of a table that is "
         "translated; en=de writes the translation of en to the column de; several are "
         "allowed")  # fmt: skip
-    add("--output", metavar="FILE", help="write to FILE, which appears, or is replaced, when all is "
+    add("--output", metavar="FILE", help="write to FILE, which appears or is replaced when all is "
         "translated")  # fmt: skip
     add("--resume", action="store_true", help="continue an --output that was interrupted")
     add("--restart", action="store_true", help="begin it anew, without the lines that are kept")

@@ -11,6 +11,7 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device).cpu()  # the device `meta` fails here
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).split("\n")[0]
+        is_known = name.partition(":")[0] in ("cpu", "cuda")
+        reason = str(error).split("\n")[0] if is_known else "give cpu, cuda, cuda:1 or auto"
         raise ValueError(f"device {name!r} cannot be used here: {reason}") from None
     return device

@@ -154,6 +154,8 @@ def check_trainer(settings: dict[str, Any]) -> None:
     check_number("trainer.gradient_clip_val", settings.get("gradient_clip_val"), 0, optional=True)
     if type(devices := settings.get("devices")) is int:
         check_number("trainer.devices", devices, -1, MOST_PROCESSES)
+        if devices == 0:
+            raise ValueError("trainer.devices=0: must be at least 1, or -1 for all")
 
 
 def _kinds(annotation: Any) -> list[Any]:

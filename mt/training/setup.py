@@ -88,7 +88,7 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     interruption = Interruption(folder)
     callbacks = [checkpoints, Progress(config.show_examples), interruption]
     trainer = make_trainer(config.trainer, folder, callbacks)
-    _warn_of_slow_precision(trainer)
+    _warn_of_slow_training(trainer)
     trainer.accumulate_grad_batches, max_tokens = split_step(
         config.data.tokens_per_step, config.data.max_tokens, trainer.world_size
     )
@@ -144,8 +144,14 @@ def make_trainer(
         raise ValueError(f"trainer: {' '.join(str(error).split())}") from error
 
 
-def _warn_of_slow_precision(trainer: pl.Trainer) -> None:
+def _warn_of_slow_training(trainer: pl.Trainer) -> None:
     on_cpu = trainer.strategy.root_device.type == "cpu"
+    cores = os.cpu_count() or 1
+    if on_cpu and trainer.num_devices > cores:
+        log.warning(
+            f"trainer.devices={trainer.num_devices} processes share {cores} CPU core(s): they wait "
+            "for each other, and each takes the memory of a whole model"
+        )
     if on_cpu and trainer.precision.startswith("bf16") and not can_multiply_bfloat16():
         log.warning(
             f"trainer.precision={trainer.precision} takes many times longer than 32-true here: "

@@ -1,5 +1,6 @@
 """How a program with plain arguments ends: a user's mistake is one line and status 2."""
 
+import argparse
 import os
 import shlex
 import signal
@@ -7,10 +8,26 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mt import __version__
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+
+VERSION = f"mt {__version__}"
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """One whose errors are a line, like all errors of the programs, and who knows its version."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.add_argument("--version", action="version", version=VERSION)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,11 +21,12 @@ from hydra.errors import (
     HydraException,
     InstantiationException,
     MissingConfigException,
+    OverrideParseException,
 )
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from mt.utils.console import describe
+from mt.utils.console import VERSION, describe, ignore_broken_pipe
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -32,6 +34,11 @@ CONF = str(next(p for p in (_PACKAGE.parent / "conf", _PACKAGE / "conf") if p.is
 
 # Wrong settings, wrong data and a wrong model raise these while a program is set up.
 USER_ERRORS = (ValueError, OSError, TypeError, OmegaConfBaseException)
+
+HYDRA_FLAGS = {  # of more than a letter
+    "--hydra-help", "--cfg", "--resolve", "--package", "--run", "--multirun", "--shell-completion",
+    "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",
+}  # fmt: skip
 
 Settings = dict[str, Any]  # nested
 
@@ -167,14 +174,25 @@ def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iter
 
 
 def start(program: str, main: Callable[[], None]) -> None:
-    """Call a function that ``hydra.main`` has decorated; a wrong command line is a user's error."""
+    """Call a function that ``hydra.main`` has decorated; a wrong command line is a user's error.
+
+    --help and --version are the program's own.
+    """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra ends with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
-        for argument in sys.argv[1:]:  # Hydra would take the current folder
-            if re.fullmatch(r"""\+*hydra\.(run\.dir|sweep\.(sub)?dir)=['"\s]*""", argument):
-                raise HydraException(f"{argument}: must name a folder")
+        for argument in sys.argv[1:]:
+            if argument in ("-h", "--help", "--version"):
+                with ignore_broken_pipe():
+                    print(VERSION if argument == "--version" else _help(program))
+                return
+            _check_argument(argument)
         try:
             main()
+        except OverrideParseException as error:
+            if "=" in error.override:
+                raise
+            message = f"{error.override}: write a setting as NAME=VALUE; --help lists them"
+            raise HydraException(message) from None
         except ConfigCompositionException as error:
             raise HydraException(_explain(error, program)) from error
         except (ValueError, TypeError, AttributeError) as error:
@@ -186,6 +204,34 @@ def start(program: str, main: Callable[[], None]) -> None:
         except KeyboardInterrupt:
             print(f"{program}: interrupted", file=sys.stderr)
             sys.exit(130)
+
+
+def _check_argument(argument: str) -> None:
+    """HydraException for what Hydra would take for something else or explain in many lines."""
+    if re.fullmatch(r"""\+*hydra\.(run\.dir|sweep\.(sub)?dir)=['"\s]*""", argument):
+        raise HydraException(f"{argument}: must name a folder")  # it would take the current one
+    flag, _, value = argument.partition("=")
+    if flag.startswith("--") and flag not in HYDRA_FLAGS:
+        setting = f"{flag.strip('-').replace('-', '_')}={value or 'VALUE'}"
+        raise HydraException(f"{argument}: write a setting as {setting}; --help lists them")
+
+
+def _help(program: str) -> str:
+    """The settings of conf/NAME.yaml and of the groups in it, with the comments on them."""
+    name = program.removeprefix("mt.")
+    title, _, content = Path(CONF, f"{name}.yaml").read_text("utf-8").partition("\n")
+    defaults, _, settings = content.partition("\n\n")
+    choices = re.findall(r"^  - (\w+: .*)", defaults, re.M)
+    lines = [title.strip("# "), "", f"usage: python -m {program} [NAME=VALUE ...]", ""]
+    lines += ["Choices, each of a file in conf/ with settings, as data=files:", *choices, ""]
+    lines += ["Settings and their defaults; an indented one has two names, as search.beam_size=1:"]
+    lines += [settings.partition("\nhydra:")[0]]
+    for group, file in (("data", "_common"), ("model", "base")):
+        if any(choice.startswith(group) for choice in choices):
+            text = Path(CONF, group, f"{file}.yaml").read_text("utf-8").partition("\n")[2]
+            lines += [f"{group}:", textwrap.indent(text, "  ")]
+    lines += ["--cfg job prints the settings with which the program would run, -m runs several."]
+    return "\n".join(lines)
 
 
 def _explain(error: ConfigCompositionException, program: str) -> str:

@@ -95,7 +95,8 @@ def _decode(line: bytes, name: str | Path, number: int) -> str:
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name}, line {number}: not UTF-8 ({error.reason})") from None
+        message = f"{name}, line {number}: not UTF-8 ({error.reason}): save it as UTF-8"
+        raise ValueError(message) from None
 
 
 class Stream:

@@ -329,7 +329,9 @@ def test_unchanged_parts_keep_bytes_order_times_compression_and_comment() -> Non
     assert archive.replaced({}) == archive.data
 
 
-@pytest.mark.parametrize("extension", [".doc", ".DOC", ".ppt", ".xls", ".rtf", ".pdf"])
+@pytest.mark.parametrize(
+    "extension", [".doc", ".DOC", ".ppt", ".xls", ".rtf", ".pdf", ".json", ".xml", ".xlf", ".yaml"]
+)
 def test_old_formats_are_refused_by_name(extension: str) -> None:
     with pytest.raises(DocumentError, match=f"is a {extension.lower()} file: s"):
         refuse_unread_format(extension)

@@ -109,6 +109,30 @@ def test_what_cannot_be_read_is_refused(read, data: bytes, message: str) -> None
         read(data) if isinstance(read, partial) else read(data, ["en"])
 
 
+NONE = '{} of 4 rows have no text in "en": they stay as they are'
+FILLED = '{} of {} rows have a text in "de": it is replaced'
+ROWS_OF_JSON = b'{"en": "a", "de": ""}\n{"en": 5}\n{"de": "x"}\n{"en": ["b"], "de": "y"}\n'
+ROWS_OF_CSV = b"en;de\na;x\n;x\nb;\n\nc;y\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "column", "remarks"),
+    [
+        (read_jsonl, ROWS_OF_JSON, "en", [NONE.format(2)]),
+        (read_jsonl, ROWS_OF_JSON, "en=de", [NONE.format(2), FILLED.format(1, 4)]),
+        (read_jsonl, b'{"en": "a"}', "en=de", []),
+        (read_csv, ROWS_OF_CSV, "en", []),
+        (read_csv, ROWS_OF_CSV, "en=de", [FILLED.format(2, 4)]),
+        (read_csv, ROWS_OF_CSV, "en=fr", []),
+        (read_csv, b"a,en\n1,b\n2\n3\n4,c\n", "en", [NONE.format(2)]),
+    ],
+)
+def test_what_a_user_may_not_expect_is_remarked(
+    read, data: bytes, column: str, remarks: list[str]
+) -> None:
+    assert read(data, [column]).remarks == remarks
+
+
 @pytest.mark.parametrize("columns", [["en"], ["en=de"]])
 def test_any_input_keeps_its_bytes(columns: list[str]) -> None:
     keeps = columns == ["en"]

@@ -4,12 +4,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+import mt
 from mt.utils import hydra_app
 
 
@@ -104,6 +107,51 @@ def test_all_settings_of_a_program_have_names_that_it_knows(name: str) -> None:
     with pytest.raises(ValueError, match=r"^data\.foo is no setting; "):
         hydra_app.check_names(cfg, name)
     hydra_app.check_names(cfg, name, data=["foo"])
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--src", "--src: write a setting as src=VALUE; --help lists them"),
+        ("--model-path=x", "--model-path=x: write a setting as model_path=x; --help lists them"),
+        ("help", "help: write a setting as NAME=VALUE; --help lists them"),
+    ],
+)
+def test_arguments_of_another_kind_are_explained(
+    argument: str, message: str, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.delenv("MT_TRACEBACK", raising=False)
+    monkeypatch.setattr(sys, "argv", ["mt.evaluate", argument])
+    main = hydra.main(version_base="1.2", config_path=hydra_app.CONF, config_name="evaluate")
+    with pytest.raises(SystemExit) as end:
+        hydra_app.start("mt.evaluate", main(lambda cfg: None))
+    assert end.value.code == 2
+    assert capsys.readouterr().err == f"mt.evaluate: error: {message}\n"
+
+
+@pytest.mark.parametrize("program", ["mt.train", "mt.evaluate"])
+def test_help_has_every_setting_with_its_comment(
+    program: str, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(sys, "argv", [program, "--help"])
+    hydra_app.start(program, lambda: pytest.fail("it runs"))
+    printed = capsys.readouterr().out
+    assert f"python -m {program}" in printed.splitlines()[0]
+    assert "\ndata: wmt14 # wmt14, multi30k, files" in printed
+    assert "    max_length: 256 # tokens; a longer side" in printed
+    content = yaml.safe_load(printed.partition("search.beam_size=1:")[2].rpartition("--cfg")[0])
+    known = hydra_app._listed(program.removeprefix("mt."))
+    assert content.keys() == known.keys()
+    assert ("model" in content) is (program == "mt.train")
+
+
+def test_the_version(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(sys, "argv", ["mt.train", "--version"])
+    hydra_app.start("mt.train", lambda: pytest.fail("it runs"))
+    assert capsys.readouterr().out == f"mt {mt.__version__}\n"
 
 
 @pytest.mark.parametrize("argument", ["hydra.run.dir=", "hydra.sweep.dir=''", "hydra.run.dir=' '"])

@@ -4,7 +4,6 @@ They are kept in the folder MT_NATIVE_FOLDER, else in the cache. With the same M
 computer without a compiler takes them from there.
 """
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ def run() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    argparse.ArgumentParser(prog="mt.inference.native", description=__doc__).parse_args(argv)
+    console.ArgumentParser(prog="mt.inference.native", description=__doc__).parse_args(argv)
     return console.exit_status("mt.inference.native", run)
 
 
