@@ -47,8 +47,8 @@ class OfficeDocument:
             content = archive.read(part)
             markup += count_markup(content)
             if markup > MAX_MARKUP:
-                signs = f"has more than {MAX_MARKUP:,} signs of markup"
-                raise DocumentError(f"is too large: it {signs}; split it into several files")
+                pieces = f"has more than {MAX_MARKUP:,} pieces of markup"
+                raise DocumentError(f"is too large: it {pieces}; split it into several files")
             for paragraph in find(parse(content, part)):
                 self.segments += paragraph.segments
                 if len(self.segments) > MAX_SEGMENTS:

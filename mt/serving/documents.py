@@ -191,7 +191,7 @@ def _read(order: Order) -> Document:
     else:
         signs, most = len(SIGN.findall(order.data)), MOST_SIGNS
     if signs > most:
-        message = f"has {signs:,} signs of markup, more than {most:,}: cut it into several files"
+        message = f"has {signs:,} pieces of markup, more than {most:,}: cut it into several files"
         raise _too_large(order, message)
     try:
         return read_document(order.name, order.data, order.columns)

@@ -265,7 +265,7 @@ def check_error(read: Callable[[bytes], Document], data: bytes, message: str) ->
 def test_the_markup_of_all_parts_together_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(office, "MAX_MARKUP", 100)
     assert read_pptx(slides(*["<a:p/>" * 30] * 2)).segments == []
-    with pytest.raises(DocumentError, match="is too large: it has more than 100 signs of markup"):
+    with pytest.raises(DocumentError, match="is too large: it has more than 100 pieces of markup"):
         read_pptx(slides(*["<a:p/>" * 30] * 3))
 
 
