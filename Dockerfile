@@ -21,13 +21,13 @@ COPY mt mt
 # A read-only file system keeps no bytecode that Python would write later.
 RUN python -m compileall -q mt
 
-# The C++ that translates is compiled for every kind of CPU; the compiler does not stay.
+# The C++ is compiled for every kind of CPU that it knows; the compiler does not stay.
 ARG APT=apt-get
-ENV MT_NATIVE_FOLDER=/app/native
 RUN --mount=type=tmpfs,target=/var/lib/apt/lists \
-    $APT update && $APT install --yes --no-install-recommends g++ libgomp1 \
-    && mkdir native && python -m mt.inference.native \
-    && $APT purge --yes --auto-remove g++
+    test "$(uname -m)" != x86_64 || { \
+        $APT update && $APT install --yes --no-install-recommends g++ libgomp1 \
+        && python -m mt.compile native && $APT purge --yes --auto-remove g++; }
+ENV MT_NATIVE_FOLDER=/app/native
 
 # What the program writes, such as a model of the hub, goes below /tmp.
 ENV PYTHONUNBUFFERED=1 HOME=/tmp MT_CACHE=/tmp/mt HF_HOME=/tmp/huggingface

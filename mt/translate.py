@@ -29,6 +29,7 @@ with console.exit_at_interrupt():
         is_table,
         load_document,
         may_hold_lines,
+        refusal,
         translate_document,
     )
     from mt.inference.alignment import line_links
@@ -109,6 +110,8 @@ def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace
 
 
 def check_document_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if advice := refusal(args.input):
+        parser.error(f"{args.input} {advice}")
     if is_table(args.input) and not args.column:
         parser.error(f"{args.input} is a table: name a column that is translated with --column")
     if args.output is None:
@@ -188,8 +191,8 @@ def open_output(
     if args.output.endswith(("/", os.sep)):
         raise ValueError(f"{args.output}: is a folder: name a file in it")
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
-        if args.resume:
-            raise ValueError(f"{path}: not a regular file: nothing can be resumed")
+        if args.resume or args.restart:
+            raise ValueError(f"{path}: not a regular file: nothing of it can be kept")
         return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))
     if args.score is not None and not Path(args.score).is_file():
         raise ValueError(f"{args.score}: --score with --output needs a regular file")

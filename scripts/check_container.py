@@ -36,9 +36,10 @@ done < /proc/self/mounts
 exec "$@"
 """
 TRANSLATE = """
-import json, os, pathlib, urllib.request
+import json, os, pathlib, platform, urllib.request
 from mt.inference.native.library import library
-if library() is None or os.path.exists(os.environ["MT_CACHE"] + "/native"):
+is_used = library() is not None and not os.path.exists(os.environ["MT_CACHE"] + "/native")
+if platform.machine() == "x86_64" and not is_used:
     raise SystemExit("the C++ that was compiled with the image is not used")
 form = b"q=Where+do+you+live%3F&source=en&target=de"
 address = "http://127.0.0.1:8000/translate"
@@ -116,7 +117,7 @@ class Image:
         elif name == "ENV":
             for word in shlex.split(value):
                 variable, _, content = word.partition("=")
-                if content.startswith(f"{self.workdir}/"):
+                if self.workdir and content.startswith(f"{self.workdir}/"):
                     content = f"{self.work}{content.removeprefix(self.workdir)}"
                 self.environment[variable] = content
         elif name == "WORKDIR":

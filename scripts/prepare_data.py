@@ -28,4 +28,4 @@ def main(cfg: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    hydra_app.start("prepare_data", main)
+    hydra_app.start("prepare_data", main, "train")

@@ -29,4 +29,4 @@ def main(cfg: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    hydra_app.start("train_tokenizer", main)
+    hydra_app.start("train_tokenizer", main, "train")

@@ -34,7 +34,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inspection": {"inference", "model", "data", "evaluation", "utils"},
     "corpora": {"inference", "model", "data", "evaluation", "utils"},
 }
-ENTRY_POINTS = {"train", "translate", "serve", "inspect", "evaluate", "corpus", "import_marian"}
+ENTRY_POINTS = {
+    "train", "translate", "serve", "inspect", "evaluate", "corpus", "import_marian", "compile",
+}  # fmt: skip
 READS_THE_VERSION = "mt.utils.console"  # which may import mt
 PACKAGE_ITSELF = {"__init__", "_old_names"}
 

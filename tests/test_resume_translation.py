@@ -123,7 +123,7 @@ def test_what_is_kept_is_dropped_on_demand_alone(
 ) -> None:
     before = {name: (tmp_path / name).read_bytes() for name in LEFT}
     done = greedy("--input", "in", "--output", "out")
-    assert_refused(done, "kept 8 lines: continue with --resume, or begin anew with --restart")
+    assert_refused(done, "kept 8 line(s): continue with --resume, or begin anew with --restart")
     assert {name: (tmp_path / name).read_bytes() for name in LEFT} == before
     both = greedy("--input", "in", "--output", "out", "--resume", "--restart")
     assert_refused(both, "give --resume or --restart, not both")

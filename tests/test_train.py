@@ -258,6 +258,7 @@ def test_more_processes_than_cores_warn(
 ) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(setup.log, "warning", warnings.append)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     settings = {"accelerator": "cpu", "devices": devices, "max_steps": 1}
     setup._warn_of_slow_training(setup.make_trainer(settings, tmp_path, []))

@@ -148,12 +148,16 @@ def test_an_interrupted_document_goes_on_where_it_stopped(
         ("--input a.csv --output b.csv", "is a table: name a column that is translated with --col"),
         ("--input a.csv --output b.csv --column x", 'a.csv: has no column "x"'),
         ("--input lines --column en", "--column is for an --input that ends in"),
-        ("--input a.pdf --output b.pdf", "a.pdf: is a .pdf file: save it as .docx or .odt first"),
+        ("--input a.pdf --output b.pdf", "a.pdf is a .pdf file: save it as .docx or .odt first"),
         ("--input a.docx --output b.docx", "a.docx: is damaged"),
         ("--input none.html --output b.html", "none.html: no such file"),
         ("--input a.md --output /dev/null", "the translation of a .md is a .md"),
         ("--input a.json --output b.json", "is a .json file: save it as .jsonl, an object in each"),
-        ("--input a.xml --output b.xml", "a.xml: is a .xml file: save it as plain text first"),
+        (
+            "--input a.xml --output b.xml",
+            "a.xml is a .xml file: save it as .txt, text alone",
+        ),
+        ("--input a.json", "a.json is a .json file: save it as .jsonl"),
         ("--input lines --output b.docx", "lines of text make no .docx: name another --output"),
         ("--input lines --output b.HTML", "lines of text make no .HTML"),
         ("--output b.srt Hello", "lines of text make no .srt"),
@@ -187,8 +191,8 @@ def test_what_is_odd_in_a_table_is_told(greedy: Translate, folder: Path) -> None
     done = greedy("--input", "a.csv", "--output", "b.csv", "--column", "en=id")
     assert (done.code, done.out) == (0, "")
     assert done.err.splitlines() == [
-        'mt.translate: a.csv: 1 of 3 rows have no text in "en": they stay as they are',
+        'mt.translate: a.csv: 1 of 3 rows have no text in "en" to translate',
         'mt.translate: a.csv: 2 of 3 rows have a text in "id": it is replaced',
-        "mt.translate: a.csv: 1 of 3 rows have more cells than names, which stay as they are: put "
-        "a text with ',' in it in quotation marks",
+        "mt.translate: a.csv: 1 of 3 rows have more cells than names: put a text with ',' in it in "
+        "quotation marks",
     ]

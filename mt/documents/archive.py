@@ -46,8 +46,8 @@ UNREAD_FORMATS = {  # file name extension -> what to save the file as
     ".ass": ".srt or .vtt",
     # Translated as lines these would be broken:
     ".json": ".jsonl, an object in each line,",
-    **dict.fromkeys((".xliff", ".xlf", ".ts", ".strings", ".properties", ".resx"), ".po"),
-    **dict.fromkeys((".xml", ".tmx", ".yaml", ".yml", ".toml", ".tex"), "plain text"),
+    **dict.fromkeys((".xliff", ".xlf", ".strings", ".properties", ".resx"), ".po"),
+    **dict.fromkeys((".xml", ".tmx", ".yaml", ".yml", ".toml", ".tex"), ".txt, text alone,"),
 }
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mt.documents.archive import MAX_UNPACKED, UNREAD_FORMATS
+from mt.documents.archive import MAX_UNPACKED, UNREAD_FORMATS, refuse_unread_format
 from mt.documents.document import Document, DocumentError, Segment, Tag, TagKind
 from mt.documents.formats import EXTENSIONS, MARKDOWN, TABLES, extension_of, read_document
 from mt.documents.tags import translate_segments
@@ -23,6 +23,15 @@ def is_document(path: str | os.PathLike[str]) -> bool:
     Also one that cannot be read: ``load_document`` says as what to save it.
     """
     return extension_of(os.fspath(path)) in (*EXTENSIONS, *UNREAD_FORMATS)
+
+
+def refusal(path: str | os.PathLike[str]) -> str:
+    """Why a document of this name cannot be read, and as what to save it; else nothing."""
+    try:
+        refuse_unread_format(extension_of(os.fspath(path)))
+    except DocumentError as error:
+        return str(error)
+    return ""
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:

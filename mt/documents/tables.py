@@ -35,16 +35,23 @@ class _Remarks:
     """How many rows lack a text to translate, and how many texts translations replace."""
 
     def __init__(self) -> None:
+        self.rows = 0
         self.without: Counter[str] = Counter()  # by the name of the column
         self.replaced: Counter[str] = Counter()
 
-    def lines(self, rows: int) -> Iterator[str]:
+    def add_row(self, without: Iterable[str], replaced: Iterable[str]) -> None:
+        """Count a row by the columns without a text and those whose text is replaced."""
+        self.rows += 1
+        self.without.update(set(without))
+        self.replaced.update(set(replaced))
+
+    def lines(self) -> Iterator[str]:
         for name, number in self.without.items():
             name = printable(name, 50)
-            yield f'{number:,} of {rows:,} rows have no text in "{name}": they stay as they are'
+            yield f'{number:,} of {self.rows:,} rows have no text in "{name}" to translate'
         for name, number in self.replaced.items():
             name = printable(name, 50)
-            yield f'{number:,} of {rows:,} rows have a text in "{name}": it is replaced'
+            yield f'{number:,} of {self.rows:,} rows have a text in "{name}": it is replaced'
 
 
 def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
@@ -63,7 +70,7 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     names += [new for new in dict.fromkeys(new for _, new in pairs) if new not in names]
     places = [(names.index(old), names.index(new)) for old, new in pairs]
     width = len(headers[delimiter])
-    rows, long, remarks = 0, 0, _Remarks()
+    long, remarks = 0, _Remarks()
     for number, row in enumerate(_rows(text, delimiter), 1):
         if len(row) == 1 and not row[0].raw:
             document.parts.append(row[0].end)
@@ -75,18 +82,18 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
                 f"has {len(row)} cells in row {number} and {width} names: correct it"
             )
         else:
-            rows, long = rows + 1, long + (len(row) > width)
-            for old, new in places:
-                if old >= len(row):
-                    remarks.without[names[old]] += 1
-                elif old != new and new < len(row) and row[old].raw.strip() and row[new].raw:
-                    remarks.replaced[names[new]] += 1
+            long += any(cell.value.strip() for cell in row[width:])
+            has_text = [bool(cell.value.strip()) for cell in row] + [False] * len(names)
+            remarks.add_row(
+                (names[old] for old, _ in places if not has_text[old]),
+                (names[n] for o, n in places if o != n and has_text[o] and has_text[n]),
+            )
             document.parts += _joined(row, _cells(document, row, places, delimiter), delimiter)
-    document.remarks += remarks.lines(rows)
+    document.remarks += remarks.lines()
     if long:
         document.remarks.append(
-            f"{long:,} of {rows:,} rows have more cells than names, which stay as they are: put a "
-            f"text with {delimiter!r} in it in quotation marks"
+            f"{long:,} of {remarks.rows:,} rows have more cells than names: put a text with "
+            f"{delimiter!r} in it in quotation marks"
         )
     return document
 
@@ -109,7 +116,7 @@ def read_jsonl(data: bytes, columns: Sequence[str]) -> TextDocument:
     for number, line in enumerate(lines, 1):
         is_record = bool(line.strip())
         document.parts += _record(document, line, number, pairs, remarks) if is_record else [line]
-    document.remarks += remarks.lines(sum(1 for line in lines if line.strip()))
+    document.remarks += remarks.lines()
     return document
 
 
@@ -200,16 +207,18 @@ def _record(
     comma, colon = (", ", ": ") if '": ' in line else (",", ":")
     parts: dict[int, tuple[int, list[Part]]] = {}  # start of what they replace -> its end
     added: dict[str, list[Part]] = {}
+    texts = {name: _is_text(line, members, name) for name in {n for pair in pairs for n in pair}}
+    remarks.add_row(
+        (old for old, _ in pairs if not texts[old]),
+        (new for old, new in pairs if old != new and texts[old] and texts[new]),
+    )
     for old, new in pairs:
-        values: list[Part] = []
-        if old in members:
-            values = _texts(document, line, members[old], as_ascii, always=old != new)
+        if old not in members or (texts[new] and not texts[old]):
+            continue
+        values = _texts(document, line, members[old], as_ascii, always=old != new)
         if not values:
-            remarks.without[old] += 1
             continue
         if new in members:
-            if old != new and line[slice(*members[new])] not in ("null", '""', "[]"):
-                remarks.replaced[new] += 1
             parts[members[new][0]] = members[new][1], values
         else:
             name = json.dumps(new, ensure_ascii=as_ascii)
@@ -223,6 +232,15 @@ def _record(
     for values in added.values():
         result += values
     return [*result, line[end:]]
+
+
+def _is_text(line: str, members: dict[str, tuple[int, int]], name: str) -> bool:
+    """Whether a member is a text, or a list of texts, that is not blank."""
+    if name not in members:
+        return False
+    value = JSON.raw_decode(line, members[name][0])[0]
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(v, str) for v in values) and any(v.strip() for v in values)
 
 
 def _texts(

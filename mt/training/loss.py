@@ -15,7 +15,7 @@ from mt.utils.native import Float, Int, NativeLibrary, Pointer
 
 _BLOCK = 4096  # rows of the weight's gradient that one bfloat16 product computes
 
-_library = NativeLibrary(
+library = NativeLibrary(
     "the loss",
     [Path(__file__).with_name("loss.cpp")],
     {"mt_loss": (Pointer, *[Int] * 4, Pointer, Float, Int, Pointer, Pointer, Int)},
@@ -101,7 +101,7 @@ def _losses(
     V = logits.shape[1]
     native = None
     if logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.bfloat16):
-        native = _library()
+        native = library()
     if native is not None:
         sums = torch.empty(2, len(targets))
         targets = targets.contiguous()

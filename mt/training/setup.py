@@ -146,7 +146,7 @@ def make_trainer(
 
 def _warn_of_slow_training(trainer: pl.Trainer) -> None:
     on_cpu = trainer.strategy.root_device.type == "cpu"
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     if on_cpu and trainer.num_devices > cores:
         log.warning(
             f"trainer.devices={trainer.num_devices} processes share {cores} CPU core(s): they wait "

@@ -35,9 +35,10 @@ CONF = str(next(p for p in (_PACKAGE.parent / "conf", _PACKAGE / "conf") if p.is
 # Wrong settings, wrong data and a wrong model raise these while a program is set up.
 USER_ERRORS = (ValueError, OSError, TypeError, OmegaConfBaseException)
 
-HYDRA_FLAGS = {  # of more than a letter
-    "--hydra-help", "--cfg", "--resolve", "--package", "--run", "--multirun", "--shell-completion",
-    "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",
+HYDRA_FLAGS = {
+    "--hydra-help", "--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multirun",
+    "-m", "--shell-completion", "-sc", "--config-path", "-cp", "--config-name", "-cn",
+    "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
 }  # fmt: skip
 
 Settings = dict[str, Any]  # nested
@@ -173,17 +174,19 @@ def setting_up(program: str, run_dir: Path, *kinds: type[BaseException]) -> Iter
             raise
 
 
-def start(program: str, main: Callable[[], None]) -> None:
+def start(program: str, main: Callable[[], None], config: str | None = None) -> None:
     """Call a function that ``hydra.main`` has decorated; a wrong command line is a user's error.
 
-    --help and --version are the program's own.
+    ``config`` is the file of conf/, by default that of the program's name. --help and --version are
+    the program's own.
     """
+    config = config or program.removeprefix("mt.")
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra ends with status 1
     with user_errors(program, HydraException, OmegaConfBaseException, OSError):
         for argument in sys.argv[1:]:
             if argument in ("-h", "--help", "--version"):
                 with ignore_broken_pipe():
-                    print(VERSION if argument == "--version" else _help(program))
+                    print(VERSION if argument == "--version" else _help(program, config))
                 return
             _check_argument(argument)
         try:
@@ -194,7 +197,7 @@ def start(program: str, main: Callable[[], None]) -> None:
             message = f"{error.override}: write a setting as NAME=VALUE; --help lists them"
             raise HydraException(message) from None
         except ConfigCompositionException as error:
-            raise HydraException(_explain(error, program)) from error
+            raise HydraException(_explain(error, config)) from error
         except (ValueError, TypeError, AttributeError) as error:
             # Hydra raises these, no HydraException, for data=null, data=5 and data=[1,2].
             place = traceback.extract_tb(error.__traceback__)[-1].filename
@@ -211,30 +214,39 @@ def _check_argument(argument: str) -> None:
     if re.fullmatch(r"""\+*hydra\.(run\.dir|sweep\.(sub)?dir)=['"\s]*""", argument):
         raise HydraException(f"{argument}: must name a folder")  # it would take the current one
     flag, _, value = argument.partition("=")
-    if flag.startswith("--") and flag not in HYDRA_FLAGS:
-        setting = f"{flag.strip('-').replace('-', '_')}={value or 'VALUE'}"
+    if flag.startswith("-") and flag not in HYDRA_FLAGS:
+        setting = f"{flag.strip('-').replace('-', '_') or 'NAME'}={value or 'VALUE'}"
         raise HydraException(f"{argument}: write a setting as {setting}; --help lists them")
 
 
-def _help(program: str) -> str:
-    """The settings of conf/NAME.yaml and of the groups in it, with the comments on them."""
-    name = program.removeprefix("mt.")
-    title, _, content = Path(CONF, f"{name}.yaml").read_text("utf-8").partition("\n")
-    defaults, _, settings = content.partition("\n\n")
-    choices = re.findall(r"^  - (\w+: .*)", defaults, re.M)
-    lines = [title.strip("# "), "", f"usage: python -m {program} [NAME=VALUE ...]", ""]
-    lines += ["Choices, each of a file in conf/ with settings, as data=files:", *choices, ""]
-    lines += ["Settings and their defaults; an indented one has two names, as search.beam_size=1:"]
-    lines += [settings.partition("\nhydra:")[0]]
-    for group, file in (("data", "_common"), ("model", "base")):
-        if any(choice.startswith(group) for choice in choices):
-            text = Path(CONF, group, f"{file}.yaml").read_text("utf-8").partition("\n")[2]
-            lines += [f"{group}:", textwrap.indent(text, "  ")]
+def _help(program: str, config: str) -> str:
+    """The settings of conf/CONFIG.yaml and of its groups, with the comments that explain them."""
+    content = Path(CONF, f"{config}.yaml").read_text("utf-8").partition("\n\n")
+    choices = re.findall(r"^  - (\w+: .*)", content[0], re.M)
+    settings = content[2].partition("\nhydra:")[0]
+    model = re.search(r"^model:\n((?:  .*\n)+)\n", settings, re.M)
+    command = f"python -m {program}" if program.startswith("mt.") else f"{program}.py"
+    lines = [f"usage: {command} [NAME=VALUE ...]", ""]
+    lines += ["Files of conf/ that give many settings at once, as data=files:", *choices, ""]
+    lines += ["Settings and their defaults. Write an indented one with its section, as"]
+    lines += ["search.beam_size=1:", "", settings.replace(model[0], "") if model else settings]
+    lines += ["data:", _settings_of("data/_common")]
+    if model:
+        lines += ["model:", model[1] + _settings_of("model/base")]
+    for file in sorted(Path(CONF, "data").glob("[!_]*.yaml")):
+        lines += [f"data: # with data={file.stem} also", _settings_of(f"data/{file.stem}")]
     lines += ["--cfg job prints the settings with which the program would run, -m runs several."]
     return "\n".join(lines)
 
 
-def _explain(error: ConfigCompositionException, program: str) -> str:
+def _settings_of(path: str) -> str:
+    """The lines of a file of conf/, indented, but its title and how its data are read."""
+    text = Path(CONF, f"{path}.yaml").read_text("utf-8")
+    text = re.sub(r"\A(#.*\n)+|^defaults: .*\n|^reader:.*\n(  .*\n)*", "", text, flags=re.M)
+    return textwrap.indent(text.lstrip("\n"), "  ")
+
+
+def _explain(error: ConfigCompositionException, config: str) -> str:
     """What is wrong with the settings of the command line; Hydra's message says how to add them."""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, choice = str(error.missing_cfg_file).rpartition("/")
@@ -243,7 +255,7 @@ def _explain(error: ConfigCompositionException, program: str) -> str:
     if name := re.match(r"Could not override '([^']*)'", str(error)):
         node = getattr(error.__cause__, "parent_node", None)
         if node is None:  # it names a folder of conf/ that is not this program's
-            return _no_setting(name[1], _listed(program.removeprefix("mt.")))
+            return _no_setting(name[1], _listed(config))
         known = cast("Settings", OmegaConf.to_container(node._get_root()))
         return _no_setting(name[1], {key: known[key] for key in known if key != "hydra"})
     return str(error)

@@ -147,11 +147,6 @@ class ResumableFile:
             try:
                 stack.enter_context(only_writer(self.path))
                 is_begun = not restart and self._read_record(resume)
-                if is_begun and not resume:
-                    raise ValueError(
-                        f"{self.path}: an interrupted run has kept {self.num_kept:,} lines: "
-                        "continue with --resume, or begin anew with --restart"
-                    )
                 if not is_begun:  # remove the record first: it must not outlive the lines it counts
                     self.record.unlink(missing_ok=True)
                     self.partial.unlink(missing_ok=True)  # it may be a link to another file
@@ -186,6 +181,11 @@ class ResumableFile:
             check_int("bytes", self.num_bytes, self.num_kept)
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{self.record} is damaged: begin anew with --restart") from None
+        if not resume:
+            raise ValueError(
+                f"{self.path}: an interrupted run has kept {self.num_kept:,} line(s): "
+                "continue with --resume, or begin anew with --restart"
+            )
         if self.partial.stat().st_size < self.num_bytes:
             raise ValueError(f"{self.partial} is cut short: begin anew with --restart")
         for name, new in self.identity.items():

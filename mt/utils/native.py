@@ -2,19 +2,22 @@
 
 It needs Linux, a CPU with AVX2 and, once, a C++ compiler. With AVX512-VNNI it is faster and has the
 same results. The environment variable MT_NATIVE=0 turns it off. Where it is missing, its users
-compute with PyTorch. MT_NATIVE_FOLDER is where compiled libraries are instead of in the cache.
+compute with PyTorch. MT_NATIVE_FOLDER is a folder that ``mt.compile`` has written, for computers
+without a compiler.
 """
 
 import ctypes
 import hashlib
 import logging
 import os
+import platform
 import shlex
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -73,12 +76,15 @@ class NativeLibrary:
             self._tried = True  # last, for other threads
         return self._library
 
-    def compile_for_every_cpu(self) -> list[Path]:
-        """The library's file for each kind of CPU, compiled if it is missing.
+    def compile_for_every_cpu(self, folder: Path) -> list[Path]:
+        """Its files in ``folder``, one for each kind of CPU; those that are missing are compiled.
 
-        Raises OSError, RuntimeError or subprocess.SubprocessError.
+        Raises OSError or subprocess.SubprocessError.
         """
-        return [_compiled(self.sources, features) for features in (AVX2, AVX512)]
+        if sys.platform != "linux" or platform.machine() != "x86_64":
+            raise OSError("the C++ is for Linux on x86-64: nothing is compiled on this computer")
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_made(folder, self.sources, _options(features)) for features in (AVX2, AVX512)]
 
     def _load(self) -> ctypes.CDLL | None:
         if os.environ.get("MT_NATIVE") == "0":
@@ -94,9 +100,10 @@ class NativeLibrary:
 
     def _is_compiled(self) -> bool:
         try:
-            return _library_file(self.sources, _options(_best_features())).is_file()
-        except (OSError, RuntimeError):
+            name = _library_name(self.sources, _options(_best_features()))
+        except OSError:
             return False
+        return any((folder / name).is_file() for folder in _folders())
 
 
 def _best_features() -> tuple[str, ...]:
@@ -113,14 +120,42 @@ def _cpu_features() -> set[str]:
         return set(next((line for line in file if line.startswith("flags")), "").split())
 
 
+def _folders() -> Iterator[Path]:
+    """Where libraries may be."""
+    if named := os.environ.get("MT_NATIVE_FOLDER"):
+        yield Path(named)
+    with suppress(RuntimeError):  # the user has no home
+        yield cache_folder("native")
+
+
 def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
     """The library's file. Raises OSError and others."""
     options = _options(features)
-    file = _library_file(sources, options)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = file.parent.stat()
+    *named, cache = _folders()
+    for folder in named:
+        file = folder / _library_name(sources, options)
+        if file.is_file():
+            _check_owner(folder)
+            return file
+        log.warning(
+            f"MT_NATIVE_FOLDER={folder} has no C++ of this version of mt for this CPU: "
+            "python -m mt.compile writes it"
+        )
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(cache)
+    return _made(cache, sources, options)
+
+
+def _check_owner(folder: Path) -> None:
+    """OSError where another user but root may write, whose program would run here."""
+    status = folder.stat()
     if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(f"{file.parent}: others may write there, and its programs would run here")
+        raise OSError(f"{folder}: others may write there, and its programs would run here")
+
+
+def _made(folder: Path, sources: Sequence[Path], options: Sequence[str]) -> Path:
+    """The library's file, which is compiled if it is missing."""
+    file = folder / _library_name(sources, options)
     if not file.is_file():
         log.info(f"compiling C++, once: {file}")
         with atomic_path(file) as partial:
@@ -135,12 +170,11 @@ def _options(features: Sequence[str]) -> list[str]:
     return OPTIONS + [f"-m{feature.replace('_', '')}" for feature in features]
 
 
-def _library_file(sources: Sequence[Path], options: Sequence[str]) -> Path:
-    """Its name changes with sources and options."""
+def _library_name(sources: Sequence[Path], options: Sequence[str]) -> str:
+    """It changes with sources and options."""
     content = b"".join(path.read_bytes() for path in [*HEADERS, *sources])
     content += repr(options).encode()
-    folder = os.environ.get("MT_NATIVE_FOLDER") or cache_folder("native")
-    return Path(folder) / f"{hashlib.sha256(content).hexdigest()[:16]}.so"
+    return f"{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
 def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> None:

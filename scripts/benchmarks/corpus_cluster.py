@@ -150,7 +150,7 @@ def one(args: Any) -> Record:
     command = [
         *(sys.executable, "-m", "mt.translate", "--input", args.lines_file, "--output", output),
         *("--model", args.model, "--beam-size", args.beam_size, "--device", "cpu", "--no-split"),
-        *("--workers", args.threads),
+        *("--workers", args.threads, "--restart"),
     ]
     variables = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
     return measured(command, variables)

@@ -109,28 +109,48 @@ def test_what_cannot_be_read_is_refused(read, data: bytes, message: str) -> None
         read(data) if isinstance(read, partial) else read(data, ["en"])
 
 
-NONE = '{} of 4 rows have no text in "en": they stay as they are'
-FILLED = '{} of {} rows have a text in "de": it is replaced'
-ROWS_OF_JSON = b'{"en": "a", "de": ""}\n{"en": 5}\n{"de": "x"}\n{"en": ["b"], "de": "y"}\n'
+NONE = '{} of {} rows have no text in "en" to translate'
+FILLED = '{} of {} rows have a text in "{}": it is replaced'
+ROWS_OF_JSON = b"""{"en": "a", "de": [ ]}
+{"en": 5}
+{"de": "x"}
+{"en": ["b"], "de": "y"}
+{"en": " ", "de": "z"}
+"""
 ROWS_OF_CSV = b"en;de\na;x\n;x\nb;\n\nc;y\n"
+LONG = "1 of 2 rows have more cells than names: put a text with ',' in it in quotation marks"
 
 
 @pytest.mark.parametrize(
-    ("read", "data", "column", "remarks"),
+    ("read", "data", "columns", "remarks"),
     [
-        (read_jsonl, ROWS_OF_JSON, "en", [NONE.format(2)]),
-        (read_jsonl, ROWS_OF_JSON, "en=de", [NONE.format(2), FILLED.format(1, 4)]),
+        (read_jsonl, ROWS_OF_JSON, "en", [NONE.format(3, 5)]),
+        (read_jsonl, ROWS_OF_JSON, "en=de", [NONE.format(3, 5), FILLED.format(1, 5, "de")]),
+        (read_jsonl, ROWS_OF_JSON, "en=de en=fr", [NONE.format(3, 5), FILLED.format(1, 5, "de")]),
+        (
+            read_jsonl,
+            b'{"en": "a", "a": "b", "de": "c"}',
+            "en=de a=de",
+            [FILLED.format(1, 1, "de")],
+        ),
         (read_jsonl, b'{"en": "a"}', "en=de", []),
-        (read_csv, ROWS_OF_CSV, "en", []),
-        (read_csv, ROWS_OF_CSV, "en=de", [FILLED.format(2, 4)]),
-        (read_csv, ROWS_OF_CSV, "en=fr", []),
-        (read_csv, b"a,en\n1,b\n2\n3\n4,c\n", "en", [NONE.format(2)]),
+        (read_csv, ROWS_OF_CSV, "en", [NONE.format(1, 4)]),
+        (read_csv, ROWS_OF_CSV, "en=de", [NONE.format(1, 4), FILLED.format(2, 4, "de")]),
+        (read_csv, ROWS_OF_CSV, "en=fr en=it", [NONE.format(1, 4)]),
+        (read_csv, b"a,en\n1,b\n2\n3\n4,c\n", "en", [NONE.format(2, 4)]),
+        (read_csv, b"a,en\n1,b,\n2,c, d\n", "en", [LONG]),
     ],
 )
 def test_what_a_user_may_not_expect_is_remarked(
-    read, data: bytes, column: str, remarks: list[str]
+    read, data: bytes, columns: str, remarks: list[str]
 ) -> None:
-    assert read(data, [column]).remarks == remarks
+    assert read(data, columns.split()).remarks == remarks
+
+
+def test_nothing_replaces_a_text_by_nothing() -> None:
+    for read, data in ((read_jsonl, b'{"en": "", "de": "kept"}'), (read_csv, b"en,de\n,kept\n")):
+        document = read(data, ["en=de"])
+        assert document.render(document.segments) == data
 
 
 @pytest.mark.parametrize("columns", [["en"], ["en=de"]])

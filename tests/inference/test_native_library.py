@@ -6,16 +6,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from conftest import babbler
 
+from mt.compile import main as compile_for_others
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
 from mt.inference.linear import Int8Linear, linear_ops
-from mt.inference.native.__main__ import main as compile_for_every_cpu
 from mt.inference.native.library import SOURCES, library
 from mt.inference.options import SearchOptions
 from mt.model.transformer import Transformer
@@ -23,7 +24,6 @@ from mt.training import loss as training_loss
 from mt.utils import native
 from mt.utils.cache import cache_folder
 
-LOSS = [Path(training_loss.__file__).with_name("loss.cpp")]
 SOURCE = torch.tensor([[5, 6, 7, 3]])
 
 
@@ -198,40 +198,60 @@ def test_the_best_instructions_of_the_cpu_are_used(
     assert native._best_features() == used
 
 
-@pytest.mark.parametrize("features", [native.AVX2, native.AVX512])
-def test_the_loss_compiles_for_every_cpu(
-    features: tuple[str, ...], native_library: Any, empty_cache: Path
-) -> None:
-    """Also for those that this computer cannot run."""
-    assert native._compiled(LOSS, features).is_file()
-
-
 def test_a_computer_without_a_compiler_takes_what_was_compiled_for_every_cpu(
     native_library: Any,
     empty_cache: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Also for those that this computer cannot run."""
     folder = tmp_path / "compiled"
-    monkeypatch.setenv("MT_NATIVE_FOLDER", str(folder))
-    assert compile_for_every_cpu([]) == 0
-    files = capsys.readouterr().out.splitlines()
-    assert len(files) == 2
-    assert all(Path(file).parent == folder and Path(file).is_file() for file in files)
+    assert compile_for_others([str(folder)]) == 0
+    files = [Path(line.partition(":")[0]) for line in capsys.readouterr().out.splitlines()]
+    assert len(set(files)) == 4  # of translation and the loss, for AVX2 and AVX-512
+    assert sorted(folder.iterdir()) == sorted(files)
     nothing_installed(tmp_path / "empty", monkeypatch)
-    assert library() is not None
+    assert compile_for_others([str(folder)]) == 0  # nothing is missing
+    monkeypatch.setenv("MT_NATIVE_FOLDER", str(folder))
+    for library_of in (library, training_loss.library):
+        library_of.cache_clear()
+        with native.compiling(allowed=False):
+            assert library_of() is not None
+    training_loss.library.cache_clear()
     assert not empty_cache.exists()
-    assert compile_for_every_cpu([]) == 0  # nothing is missing
+    assert not caplog.records
+
+
+def test_a_folder_without_the_library_is_told(
+    native_library: Any,
+    empty_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("MT_NATIVE_FOLDER", str(tmp_path / "none"))
+    nothing_installed(tmp_path / "empty", monkeypatch)
+    assert library() is None
+    assert "none has no C++ of this version of mt for this CPU: python -m mt.com" in caplog.text
 
 
 def test_without_a_compiler_nothing_is_compiled_for_others(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    empty_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(native, "sys", SimpleNamespace(platform="linux"))
+    monkeypatch.setattr(native.platform, "machine", lambda: "x86_64")
     nothing_installed(empty_cache, monkeypatch)
-    assert compile_for_every_cpu([]) == 2
-    error = "mt.inference.native: error: there is no C++ compiler: install g++\n"
+    assert compile_for_others([str(tmp_path / "new")]) == 2
+    error = "mt.compile: error: there is no C++ compiler: install g++\n"
     assert capsys.readouterr() == ("", error)
+    monkeypatch.setattr(native.platform, "machine", lambda: "aarch64")
+    assert compile_for_others([str(tmp_path / "other")]) == 2
+    assert "the C++ is for Linux on x86-64" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("owner", "trusted"), [(0, True), (1, False), (65534, True)])
@@ -263,7 +283,7 @@ def test_avx2_and_avx512_give_the_same_bits(
     for features in (native.AVX2, native.AVX512):
         monkeypatch.setattr(native, "_best_features", lambda features=features: features)
         library.cache_clear()
-        training_loss._library.cache_clear()
+        training_loss.library.cache_clear()
         for dtype in (torch.float32, torch.bfloat16):
             losses.append(training_loss._losses(rows.to(dtype, copy=True), targets, 0.1, True))
         for precision in ("float32", "int8"):
@@ -276,7 +296,7 @@ def test_avx2_and_avx512_give_the_same_bits(
     for (logits, searched), (others, otherwise) in zip(found[:2], found[2:], strict=True):
         assert torch.equal(logits, others)
         assert searched == otherwise
-    training_loss._library.cache_clear()
+    training_loss.library.cache_clear()
     for (gradient, *sums), (other, *others) in zip(losses[:2], losses[2:], strict=True):
         assert torch.equal(gradient, other)
         assert sums == others

@@ -89,7 +89,6 @@ ENTRY_POINTS = sorted(  # but those that load nothing slow
     for file in [*ROOT.glob("mt/**/*.py"), *ROOT.glob("scripts/*.py")]
     if 'if __name__ == "__main__"' in file.read_text("utf-8")
     and file.name not in ("check_container.py", "check_documents.py")
-    and "native" not in file.parts
 )
 SLOW = "print('loading', flush=True)\nimport time\ntime.sleep(60)\n"
 

@@ -1,5 +1,6 @@
 """How the programs end on a user's mistake, and what they clean up."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ def test_all_settings_of_a_program_have_names_that_it_knows(name: str) -> None:
     [
         ("--src", "--src: write a setting as src=VALUE; --help lists them"),
         ("--model-path=x", "--model-path=x: write a setting as model_path=x; --help lists them"),
+        ("-x", "-x: write a setting as x=VALUE; --help lists them"),
+        ("--", "--: write a setting as NAME=VALUE; --help lists them"),
         ("help", "help: write a setting as NAME=VALUE; --help lists them"),
     ],
 )
@@ -130,21 +133,29 @@ def test_arguments_of_another_kind_are_explained(
     assert capsys.readouterr().err == f"mt.evaluate: error: {message}\n"
 
 
-@pytest.mark.parametrize("program", ["mt.train", "mt.evaluate"])
+@pytest.mark.parametrize(
+    ("program", "config"), [("mt.train", None), ("mt.evaluate", None), ("prepare_data", "train")]
+)
 def test_help_has_every_setting_with_its_comment(
-    program: str, capsys: Any, monkeypatch: Any
+    program: str, config: str | None, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     monkeypatch.setattr(sys, "argv", [program, "--help"])
-    hydra_app.start(program, lambda: pytest.fail("it runs"))
+    hydra_app.start(program, lambda: pytest.fail("it runs"), config)
     printed = capsys.readouterr().out
-    assert f"python -m {program}" in printed.splitlines()[0]
+    command = "prepare_data.py" if config else f"python -m {program}"
+    assert printed.startswith(f"usage: {command} [NAME=VALUE ...]\n")
     assert "\ndata: wmt14 # wmt14, multi30k, files" in printed
     assert "    max_length: 256 # tokens; a longer side" in printed
-    content = yaml.safe_load(printed.partition("search.beam_size=1:")[2].rpartition("--cfg")[0])
-    known = hydra_app._listed(program.removeprefix("mt."))
-    assert content.keys() == known.keys()
-    assert ("model" in content) is (program == "mt.train")
+    sections = re.split(
+        r"^(?=data:|model:)", printed.partition("search.beam_size=1:")[2], flags=re.M
+    )
+    sections[-1] = sections[-1].partition("--cfg")[0]
+    names = {name for text in sections for name in hydra_app._full_names(yaml.safe_load(text))}
+    known = set(hydra_app._full_names(hydra_app._listed(config or program.removeprefix("mt."))))
+    assert known - {"data.reader"} <= names
+    assert {"data.train", "data.test", "data.path", "data.parts"} <= names
+    assert ("model.N" in names) is (program != "mt.evaluate")
 
 
 def test_the_version(capsys: Any, monkeypatch: Any) -> None:
