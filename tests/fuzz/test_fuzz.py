@@ -342,7 +342,8 @@ def check_resume(good: Good, folder: Path, case: dict[str, bytes]) -> None:
     assert status in (0, 2)
     assert (folder / "out").exists() == (status == 0)
     if status == 2:
-        assert translate_file(good.folder, folder / "in", folder / "out") == 0
+        anew = translate_file(good.folder, folder / "in", folder / "out", "--restart")
+        assert anew == 0
     assert (folder / "out").read_bytes() == good.whole
 
 

@@ -154,7 +154,7 @@ def test_columns_of_a_table() -> None:
         ("a.md", b"x" * 5_250_000, {}, 413, "a.md: has 5,250,000 bytes: send at most 5,242,880"),
         ("a.md", b"x " * 100_001, {}, 413, "a.md: has 200,001 characters: send at most 200,000"),
         ("a.html", b"<b>" * 200_000, {}, 413, "a.html: has 400,000 pieces of markup"),
-        ("a.docx", docx("<w:p/>" * 500_001), {}, 413, "a.docx: has 500,012 signs"),
+        ("a.docx", docx("<w:p/>" * 500_001), {}, 413, "a.docx: has 500,012 pieces"),
         ("a.docx", docx(x=" " * 52_500_000), {}, 400, "a.docx: would unpack"),
     ],
 )  # fmt: skip
