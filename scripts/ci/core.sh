@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch"' EXIT
 "$scratch/venv/bin/pip" install --quiet .
 cd "$scratch" # so that the installed package is imported, not the folder
 export HF_HUB_OFFLINE=1 MT_CACHE="$scratch/cache" PYTHONPATH=
-for module in mt mt.translate mt.evaluate mt.train mt.inspect mt.export mt.utils.processes; do
+for module in mt mt.translate mt.evaluate mt.train mt.inspect mt.export mt.compile mt.utils.processes; do
     "$scratch/venv/bin/python" -c "import importlib; importlib.import_module('$module')"
 done
 "$scratch/venv/bin/python" -m mt.translate "Where do you live?"
