@@ -83,10 +83,9 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
             )
         else:
             long += any(cell.value.strip() for cell in row[width:])
-            has_text = [bool(cell.value.strip()) for cell in row] + [False] * len(names)
             remarks.add_row(
-                (names[old] for old, _ in places if not has_text[old]),
-                (names[n] for o, n in places if o != n and has_text[o] and has_text[n]),
+                (names[old] for old, _ in places if not _has_text(row, old)),
+                (names[n] for o, n in places if o != n and _has_text(row, o) and _has_text(row, n)),
             )
             document.parts += _joined(row, _cells(document, row, places, delimiter), delimiter)
     document.remarks += remarks.lines()
@@ -167,7 +166,7 @@ def _cells(
     for old, new in places:
         if old != new and len(cells) <= new:  # also in a row that has nothing to translate
             cells += [""] * (new + 1 - len(cells))
-        if old >= len(row) or not row[old].value.strip():
+        if not _has_text(row, old):
             continue
         if old not in sources:
             sources[old] = list(document.plain(row[old].value, NEW_LINE))
@@ -175,6 +174,10 @@ def _cells(
         encode = partial(_quoted, delimiter=delimiter, like=like)
         cells[new] = Value(row[old].raw, sources[old], encode, always=old != new)
     return cells
+
+
+def _has_text(row: list[_Cell], place: int) -> bool:
+    return place < len(row) and bool(row[place].value.strip())
 
 
 def _joined(row: list[_Cell], cells: list[Part], delimiter: str) -> Iterator[Part]:

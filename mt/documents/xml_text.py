@@ -23,8 +23,8 @@ def parse(content: bytes, part: str) -> etree._Element:
     """
     part = printable(part, 60)
     if (markup := count_markup(content)) > MAX_MARKUP:
-        signs = f"{markup:,} pieces of markup, more than {MAX_MARKUP:,}"
-        raise DocumentError(f"is too large: {part} has {signs}; split it into several files")
+        pieces = f"{markup:,} pieces of markup, more than {MAX_MARKUP:,}"
+        raise DocumentError(f"is too large: {part} has {pieces}; split it into several files")
     # Without zero bytes UTF-16 looks like ASCII.
     if b"<!DOCTYPE" in content.replace(b"\0", b""):
         raise _doctype(part)

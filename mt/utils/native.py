@@ -17,7 +17,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,9 @@ class NativeLibrary:
     def _is_compiled(self) -> bool:
         try:
             name = _library_name(self.sources, _options(_best_features()))
-        except OSError:
+            return any((folder / name).is_file() for folder in _folders())
+        except (OSError, RuntimeError):
             return False
-        return any((folder / name).is_file() for folder in _folders())
 
 
 def _best_features() -> tuple[str, ...]:
@@ -121,26 +121,25 @@ def _cpu_features() -> set[str]:
 
 
 def _folders() -> Iterator[Path]:
-    """Where libraries may be."""
+    """Where libraries may be. RuntimeError, when the cache is asked for, without a home."""
     if named := os.environ.get("MT_NATIVE_FOLDER"):
         yield Path(named)
-    with suppress(RuntimeError):  # the user has no home
-        yield cache_folder("native")
+    yield cache_folder("native")
 
 
 def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
     """The library's file. Raises OSError and others."""
     options = _options(features)
-    *named, cache = _folders()
-    for folder in named:
-        file = folder / _library_name(sources, options)
+    if named := os.environ.get("MT_NATIVE_FOLDER"):
+        file = Path(named) / _library_name(sources, options)
         if file.is_file():
-            _check_owner(folder)
+            _check_owner(file.parent)
             return file
         log.warning(
-            f"MT_NATIVE_FOLDER={folder} has no C++ of this version of mt for this CPU: "
+            f"MT_NATIVE_FOLDER={named} has no C++ of this version of mt for this CPU: "
             "python -m mt.compile writes it"
         )
+    cache = cache_folder("native")
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(cache)
     return _made(cache, sources, options)

@@ -153,6 +153,11 @@ def test_nothing_replaces_a_text_by_nothing() -> None:
         assert document.render(document.segments) == data
 
 
+def test_short_rows_of_a_wide_table_are_soon_read() -> None:
+    table = b"en" + b",x" * 100_000 + b"\na" * 100_000
+    check_hostile(partial(read_csv, columns=["en"]), table)
+
+
 @pytest.mark.parametrize("columns", [["en"], ["en=de"]])
 def test_any_input_keeps_its_bytes(columns: list[str]) -> None:
     keeps = columns == ["en"]

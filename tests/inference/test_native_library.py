@@ -57,6 +57,13 @@ def no_features() -> set[str]:
     return set()
 
 
+def no_home(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def cache(name: str) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    patch.setattr(native, "cache_folder", cache)
+
+
 def no_linux() -> set[str]:
     raise FileNotFoundError(2, "No such file or directory", "/proc/cpuinfo")
 
@@ -97,6 +104,7 @@ def a_compiler_that(script: str) -> Any:
         (a_compiler_that("exec sleep 5"), "timed out"),
         (a_compiler_that('echo nonsense > "$last"'), "file too short"),
         (at_a_file, "cache"),
+        (no_home, "Could not determine home directory"),
         (others_may_write, "others may write there"),
     ],
 )
