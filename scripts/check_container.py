@@ -101,13 +101,18 @@ class Image:
     def __init__(self, folder: Path, arguments: dict[str, str]) -> None:
         self.folder = folder
         self.arguments = arguments  # of --build-arg
-        self.workdir, self.work = "", folder  # inside the container, and here
+        self.workdir = ""  # inside the container
         python = folder / "python" / "bin"
         self.environment = {"PATH": f"{python}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
         self.build = {name: value for name, value in os.environ.items() if name[:4] == "PIP_"}
         self.user = "0:0"
         self.command: list[str] = []
         self.health: list[str] = []
+
+    @property
+    def work(self) -> Path:
+        """Where its WORKDIR is here."""
+        return self.folder / self.workdir.strip("/")
 
     def apply(self, name: str, value: str) -> None:
         """One line. Raises ValueError for one that is not understood or fails."""
@@ -122,7 +127,6 @@ class Image:
                 self.environment[variable] = content
         elif name == "WORKDIR":
             self.workdir = value
-            self.work = self.folder / value.strip("/")
             self.work.mkdir(parents=True, exist_ok=True)
         elif name == "COPY":
             *sources, target = value.split()
