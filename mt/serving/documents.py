@@ -51,6 +51,7 @@ class TranslatedFile(NamedTuple):
     name: str
     data: bytes
     characters: int  # that were translated
+    remarks: Sequence[str] = ()  # what the user should know about the file, each a line
 
 
 @dataclass(eq=False)
@@ -139,7 +140,7 @@ class Documents:
             raise bad_request(f"{order.target} is not available as a target language from {source}")
         translated = await self._translate_segments(order, segments, progress)
         data = await self._in_thread(order, partial(document.render, translated))
-        return TranslatedFile(name, data, progress.characters)
+        return TranslatedFile(name, data, progress.characters, document.remarks)
 
     async def _translate_segments(
         self, order: Order, segments: Sequence[Segment], progress: Progress

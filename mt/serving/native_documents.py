@@ -63,6 +63,6 @@ def make_router(documents: Documents) -> APIRouter:
         languages = service.target, service.source
         order = Order(name, data, *languages, terms, body.split, body.columns)
         file = await documents.translate(order, documents.begin(order))
-        return attachment(file.name, file.data)
+        return attachment(file.name, file.data, file.remarks)
 
     return router

@@ -1,8 +1,9 @@
 """Requests with a file, and answers that are one."""
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -18,6 +19,8 @@ from mt.utils.checks import printable
 
 MULTIPART = "multipart/form-data"
 NUMBER = [{"name": "number", "in": "path", "required": True, "schema": {"type": "string"}}]
+REMARKS = "Mt-Remarks"  # a header: a list of texts in JSON
+MOST_REMARKS = 10
 SLICE = 2**16  # bytes of a form that are parsed at once: others want to be answered
 MEDIA_TYPES = {
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -83,8 +86,8 @@ async def _slices(body: bytes) -> AsyncGenerator[bytes, None]:
         await asyncio.sleep(0)
 
 
-def attachment(name: str, data: bytes) -> Response:
-    """The answer that is a file to be saved."""
+def attachment(name: str, data: bytes, remarks: Sequence[str] = ()) -> Response:
+    """The answer that is a file to be saved; a header has the ``remarks`` on it."""
     quoted = quote(name)
     saved = f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
     headers = {
@@ -92,6 +95,9 @@ def attachment(name: str, data: bytes) -> Response:
         "Content-Type": MEDIA_TYPES[extension_of(name)],
         "Content-Disposition": f"attachment; {saved}",
     }
+    if remarks:
+        shown = [printable(remark, 200) for remark in remarks[:MOST_REMARKS]]
+        headers[REMARKS] = json.dumps(shown)  # in ASCII, as headers are
     return Response(data, headers=headers)
 
 

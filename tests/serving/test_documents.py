@@ -131,6 +131,19 @@ def test_columns_of_a_table() -> None:
     assert send("a.jsonl", records, columns="en").text == '{"en": "HI"}\n'
 
 
+def test_a_header_says_what_one_should_know_of_a_table() -> None:
+    answer = send("a.csv", "en;größe\na;1\n;2\n", columns="en=größe")
+    assert json.loads(answer.headers["Mt-Remarks"]) == [
+        '1 of 2 rows have no text in "en" to translate',
+        '1 of 2 rows have a text in "größe": it is replaced',
+    ]
+    assert "Mt-Remarks" not in send("a.csv", "en\na\n", columns="en").headers
+    names = [f"{i}{'n' * 1000}" for i in range(40)]
+    table = f"en;{';'.join(names)}\na{';x' * 40}\n"
+    many = send("a.csv", table, columns=[f"en={name}" for name in names])
+    assert 10 * 100 < len(many.headers["Mt-Remarks"]) < 3000
+
+
 @pytest.mark.parametrize(
     ("name", "data", "fields", "status", "message"),
     [

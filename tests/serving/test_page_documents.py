@@ -58,8 +58,9 @@ def documents(page: Page) -> StandInRoute:
     return StandInRoute(page)
 
 
-def file_answer(disposition: str) -> dict[str, Any]:
-    return {"status": 200, "body": b"ganz neu", "headers": {"Content-Disposition": disposition}}
+def file_answer(disposition: str, **headers: str) -> dict[str, Any]:
+    headers["Content-Disposition"] = disposition
+    return {"status": 200, "body": b"ganz neu", "headers": headers}
 
 
 def error_answer(status: int, message: str, **headers: str) -> dict[str, Any]:
@@ -122,7 +123,8 @@ def test_progress_and_cancelling(page: Page, documents: StandInRoute) -> None:
 
 
 def test_columns_of_a_table_are_asked_for(page: Page, documents: StandInRoute) -> None:
-    documents.answer = file_answer('attachment; filename="prices.de.csv"')
+    headers = {"Mt-Remarks": '["2 of 9 rows have no text in \\"gr\\u00f6\\u00dfe\\""]'}
+    documents.answer = file_answer('attachment; filename="prices.de.csv"', **headers)
     page.locator("summary").click()
     page.fill("#terms", "house = Haus | Heim")
     expect(page.locator("summary")).to_contain_text("1 term")
@@ -142,6 +144,8 @@ def test_columns_of_a_table_are_asked_for(page: Page, documents: StandInRoute) -
         ("columns", "note"),
         ("glossary", '{"house":["Haus","Heim"]}'),
     ]
+    note = 'Please check it. Note: 2 of 9 rows have no text in "größe".'
+    expect(page.locator("#document-message")).to_contain_text(note)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ export async function translate(request, signal, onPartial = null) {
 }
 
 /**
- * The translation of a document, {blob, name}. `fields`: [name, value] of the form beside the file.
+ * The translation of a document, {blob, name, remarks}. `fields`: [name, value] of the form beside
+ * the file.
  */
 export async function translateDocument(file, fields, signal) {
   const body = new FormData();
@@ -62,7 +63,8 @@ export async function translateDocument(file, fields, signal) {
   for (const [name, value] of fields) body.append(name, value);
   const response = await send("v1/documents", { method: "POST", body, signal });
   try {
-    return { blob: await response.blob(), name: nameIn(response.headers) };
+    const remarks = JSON.parse(response.headers.get("Mt-Remarks") ?? "[]");
+    return { blob: await response.blob(), name: nameIn(response.headers), remarks };
   } catch (error) {
     throw signal.aborted ? error : unreachable();
   }

@@ -77,8 +77,8 @@ async function run(file, columns) {
     for (;;) {
       say(`Translating ${file.name} …`);
       try {
-        const { blob, name } = await translateDocument(file, fields, signal);
-        return finish(() => save(blob, name ?? `translated-${file.name}`));
+        const { blob, name, remarks } = await translateDocument(file, fields, signal);
+        return finish(() => save(blob, name ?? `translated-${file.name}`, remarks));
       } catch (error) {
         if (signal.aborted || error.kind !== "busy") throw error;
         say(`The server is busy. Another try with ${file.name} comes in ${Math.ceil(error.retryAfter)} s.`);
@@ -110,12 +110,13 @@ function report(error, signal, again) {
   complain(error.message, canHelp ? actionButton("Try again", again) : null);
 }
 
-function save(blob, name) {
+function save(blob, name, remarks) {
   URL.revokeObjectURL(address);
   address = URL.createObjectURL(blob);
   const link = document.createElement("a");
   Object.assign(link, { href: address, download: name, textContent: "Save it again" });
-  say(`${name} is among your downloads. Please check it.`, link);
+  const notes = remarks.map((remark) => ` Note: ${remark}.`).join("");
+  say(`${name} is among your downloads. Please check it.${notes}`, link);
   link.click();
 }
 
