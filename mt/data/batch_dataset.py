@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from mt.data import augmentation
-from mt.data.batch_sampler import Batch, collate
+from mt.data.batch_sampler import Batch, Draw, collate
 from mt.data.prepared_corpus import PreparedCorpus
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
@@ -26,10 +26,10 @@ class Augmentation(NamedTuple):
     noise: float
     seed: int
 
-    def __call__(self, sides: Sides, indices: list[int]) -> Sides:
-        """The pairs with these indices, changed."""
+    def __call__(self, sides: Sides, draw: Draw) -> Sides:
+        """The pairs that were drawn, changed: in another way in each epoch."""
         # Seeds of the batch itself: a resumed run and any worker make the same batch.
-        entropy = np.random.SeedSequence((self.seed, *indices))
+        entropy = np.random.SeedSequence((self.seed, draw.epoch, *draw.indices))
         *bpe_seeds, noise_seed = entropy.generate_state(3).tolist()
         source, target = sides
         if self.noise:
@@ -60,11 +60,11 @@ class Augmentation(NamedTuple):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Maps a list of pair numbers to their batch."""
+    """Maps the numbers of pairs to their batch."""
 
     def __init__(self, corpus: PreparedCorpus, augment: Augmentation | None = None) -> None:
         self.corpus, self.augment = corpus, augment
 
-    def __getitem__(self, indices: list[int]) -> Batch:
-        sides = self.corpus.fetch(indices)
-        return collate(*(self.augment(sides, indices) if self.augment else sides))
+    def __getitem__(self, draw: Draw) -> Batch:
+        sides = self.corpus.fetch(draw.indices)
+        return collate(*(self.augment(sides, draw) if self.augment else sides))

@@ -119,7 +119,14 @@ def num_stratified_batches(
     return min(batches, len(lengths))
 
 
-class TokenBudgetSampler(Sampler[list[int]]):
+class Draw(NamedTuple):
+    """The pair numbers of a batch in an epoch."""
+
+    epoch: int
+    indices: list[int]
+
+
+class TokenBudgetSampler(Sampler[Draw]):
     """Batches of pairs within a budget of tokens a side, for one rank.
 
     Batches are length-stratified: every batch holds short, middling and long pairs in the same
@@ -202,8 +209,7 @@ class TokenBudgetSampler(Sampler[list[int]]):
         rng = np.random.default_rng((self.seed, epoch))
         batches += self._stratified_batches(rng)
         order = rng.permutation(self.num_batches)[: len(self) * self.world_size]
-        # Shuffled inside too: what is drawn for a batch follows from its numbers in their order.
-        return [rng.permutation(batches[i]) for i in order[self.rank :: self.world_size]]
+        return [batches[i] for i in order[self.rank :: self.world_size]]
 
     def _stratified_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         pairs, batches = self.sorted[self.num_long :], self.num_stratified
@@ -214,8 +220,8 @@ class TokenBudgetSampler(Sampler[list[int]]):
             table[rng.permutation(batches)[: len(stratum)], i] = stratum
         return [row[row >= 0] for row in table]  # the last stratum may have fewer pairs
 
-    def __iter__(self) -> Iterator[list[int]]:
-        batches = self.plan(self.epoch)[self.start :]
+    def __iter__(self) -> Iterator[Draw]:
+        epoch, batches = self.epoch, self.plan(self.epoch)[self.start :]
         self.epoch, self.start = self.epoch + 1, 0
         for batch in batches:
-            yield batch.tolist()
+            yield Draw(epoch, batch.tolist())

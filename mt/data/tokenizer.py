@@ -86,12 +86,13 @@ class Tokenizer:
         BPE-dropout (Provilkov et al. 2020): a word is split differently each time, into more
         pieces. The same ``seed``, below 2**32, gives the same pieces.
         """
-        # SentencePiece seeds a thread once, when the thread begins; each list gets a new thread.
+        # SentencePiece seeds a thread once, when the thread begins. Each list of at least two
+        # sentences gets a new thread.
         sentencepiece.set_random_generator_seed(seed)
-        lines = [_one_line(text, self.byte_fallback) for text in sentences]
+        lines = [*(_one_line(text, self.byte_fallback) for text in sentences), ""]
         return self._processor.encode(
             lines, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1
-        )
+        )[:-1]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """The text of each list of ids, without the special ids."""

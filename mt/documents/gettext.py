@@ -17,7 +17,8 @@ STRING = re.compile(
     r'(?P<keyword>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<number>\d{1,3})\])?)?'
     r'\s*"(?P<value>[^"\\]*(?:\\.[^"\\]*)*)"\s*'
 )  # fmt: skip
-ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+NUMBER = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2}))")  # of a byte
+ESCAPE = re.compile(rf"((?:{NUMBER.pattern})+)|\\(.)")
 log = logging.getLogger(__name__)
 
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -103,8 +104,8 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterator[Part]:
     """The parts of an entry: as it is, or with a translation for each empty msgstr."""
-    message = _unescaped(entry.values.get("msgid", ""))
-    plural = _unescaped(entry.values.get("msgid_plural", "")) or message
+    message = _unescaped(entry.values.get("msgid", ""), document.encoding)
+    plural = _unescaped(entry.values.get("msgid_plural", ""), document.encoding) or message
     flagged = [i for i, line in enumerate(entry.lines) if re.match(r"#,.*\bfuzzy\b", line)]
     is_redone = fuzzy and bool(flagged)
     targets = {
@@ -147,17 +148,19 @@ def _directives(text: str) -> tuple[list[str], list[str]]:
     return [m[0] for m in found if not m[1]], sorted(m[0] for m in found if m[1])
 
 
-def _unescaped(value: str) -> str:
-    return ESCAPE.sub(_character, value)
+def _unescaped(value: str, encoding: str) -> str:
+    """What a program reads, with the bytes that are written as numbers in the file's encoding."""
 
+    def replace(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return ESCAPED.get(match[4], match[4])
+        numbers = [
+            int(octal, 8) if octal else int(hexadecimal, 16)
+            for octal, hexadecimal in NUMBER.findall(match[1])
+        ]
+        return bytes(number % 256 for number in numbers).decode(encoding, "replace")
 
-def _character(match: re.Match[str]) -> str:
-    code = match[1]
-    if code[0] in "01234567":
-        return chr(int(code, 8))
-    if code[0] == "x" and len(code) > 1:
-        return chr(int(code[1:], 16))
-    return ESCAPED.get(code, code)
+    return ESCAPE.sub(replace, value)
 
 
 def _escaped(text: str) -> str:

@@ -79,10 +79,10 @@ class TextDocument:
         self.parts: list[Part] = []
         self._runs: list[Run] = []
         self._count = 0  # of pieces
-        self._encoding, self._mark, self._errors = encoding, mark, errors
+        self.encoding, self._mark, self._errors = encoding, mark, errors
 
     def render(self, translated: Sequence[Segment]) -> bytes:
-        return self._mark + self.render_text(translated).encode(self._encoding, self._errors)
+        return self._mark + self.render_text(translated).encode(self.encoding, self._errors)
 
     def render_text(self, translated: Sequence[Segment]) -> str:
         """The file's text with a translation for each segment. Raises ValueError otherwise."""

@@ -9,7 +9,7 @@ A term has several forms, such as the cases of a German noun, one of which must 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ class Progress:
         self.met = met | self._ended
         self.is_complete = self.met == constraints.all_terms
         # A term has begun that is not met.
-        self.has_begun = any(not self.met >> term & 1 for term, _ in constraints.begun[node])
+        self.has_begun = any(not self.met >> term & 1 for term, _ in constraints.begun(node))
         self.depth = constraints.depths[node]  # tokens of the longest form that has begun
         self.remaining = constraints.remaining(met, node)
         self.remaining_anew = constraints.remaining(met, 0)
@@ -88,7 +88,7 @@ class Progress:
                 node = 0  # no term begins in the middle of a word
             is_bound = would_end or self.is_bound
             if is_bound:
-                left = [n for term, n in constraints.begun[node] if not met >> term & 1]
+                left = [n for term, n in constraints.begun(node) if not met >> term & 1]
                 is_bound = bool(left) and min(left) > 0
             after = self._after[key] = constraints.progress(
                 met, self._ended if joins else 0, node, in_word, is_bound
@@ -116,7 +116,7 @@ class Progress:
         return [
             token
             for token, child in children.items()
-            if any(not self.settled >> term & 1 for term, _ in begun[child])
+            if any(not self.settled >> term & 1 for term, _ in begun(child))
         ]
 
 
@@ -171,7 +171,9 @@ class Constraints:
     def _build_trie(self) -> None:
         self.children: list[dict[int, int]] = [{}]
         self.depths = [0]  # of each node: the tokens of the forms that there are
-        own: list[list[tuple[int, int]]] = [[]]  # of a node: (term, tokens left of a form)
+        # Of a node: (term, tokens left of a form), and a form that has it
+        self._own: list[list[tuple[int, int]]] = [[]]
+        spelled: list[tuple[int, ...]] = [()]
         for term, forms in enumerate(self.terms):
             for form in forms:
                 node = 0
@@ -180,28 +182,34 @@ class Constraints:
                         self.children[node][token] = len(self.depths)
                         self.children.append({})
                         self.depths.append(depth)
-                        own.append([])
+                        self._own.append([])
+                        spelled.append(form)
                     node = self.children[node][token]
-                    own[node].append((term, len(form) - depth))
+                    self._own[node].append((term, len(form) - depth))
         self.tokens = {token for children in self.children for token in children}
         self.failure = [0] * len(self.depths)
-        self.begun = own  # of a node: the forms of which the hypothesis has a beginning
-        paths: list[tuple[int, ...]] = [()] * len(own)
-        for node in sorted(range(len(own)), key=self.depths.__getitem__):
+        for node in sorted(range(len(spelled)), key=self.depths.__getitem__):
             for token, child in self.children[node].items():
-                path = paths[child] = (*paths[node], token)
+                form, depth = spelled[child], self.depths[child]
                 suffix = self.follow(self.failure[node], token) if node else 0
-                while suffix and self._begins_in_word(path, len(path) - self.depths[suffix]):
+                while suffix and self._begins_in_word(form, depth - self.depths[suffix]):
                     suffix = self.failure[suffix]
                 self.failure[child] = suffix
-                # The longest form comes first: the end of the hypothesis is that of one term.
-                self.begun[child] = [*own[child], *self.begun[suffix]]
 
-    def _begins_in_word(self, path: Sequence[int], start: int) -> bool:
-        """Whether ``path[start:]`` begins in the middle of a word of the path."""
+    def _begins_in_word(self, form: Sequence[int], start: int) -> bool:
+        """Whether ``form[start:]`` begins in the middle of a word of the form."""
         words = self.vocabulary
-        joined = start > 1 and words.joins[path[start - 1]] and words.in_word[path[start - 2]]
-        return not words.ends_word[path[start]] and (words.in_word[path[start - 1]] or joined)
+        joined = start > 1 and words.joins[form[start - 1]] and words.in_word[form[start - 2]]
+        return not words.ends_word[form[start]] and (words.in_word[form[start - 1]] or joined)
+
+    def begun(self, node: int) -> Iterator[tuple[int, int]]:
+        """The forms of which the hypothesis has a beginning: (term, tokens left).
+
+        The longest beginning comes first: the end of the hypothesis is that of one term.
+        """
+        while node:
+            yield from self._own[node]
+            node = self.failure[node]
 
     def follow(self, node: int, token: int) -> int:
         """The node of the longest beginning of a form with which a hypothesis then ends."""
@@ -211,13 +219,13 @@ class Constraints:
 
     def ended(self, met: int, node: int) -> int | None:
         """The term that the hypothesis has if a word ends here."""
-        ended = (term for term, left in self.begun[node] if left == 0)
+        ended = (term for term, left in self.begun(node) if left == 0)
         return next((term for term in ended if not met >> term & 1), None)
 
     def remaining(self, met: int, node: int) -> int:
         """The fewest tokens after which all terms can be there."""
         unmet = [n for term, n in enumerate(self._shortest) if not met >> term & 1]
-        begun = ((term, left) for term, left in self.begun[node] if not met >> term & 1)
+        begun = ((term, left) for term, left in self.begun(node) if not met >> term & 1)
         return sum(unmet) - max(0, max((self._shortest[t] - left for t, left in begun), default=0))
 
     def allowed_tokens(self, progress: Progress, left: int, would_end: bool) -> np.ndarray | None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from mt.utils.checks import printable
 from mt.utils.json_io import read_regular
 
 MOST_BYTES = 20 * 2**20
 MOST_FORMS = 100  # of a term
+MOST_CHARACTERS = 500  # of a term
 HEADERS = [["source", "target"], ["term", "translation"]]  # of a CSV, not terms
 TOKEN = re.compile(r"\w+|[^\w\s]")
 # What German nouns and adjectives add for case, number and gender, the word as it is first.
@@ -44,7 +46,8 @@ class Glossary:
 
     A source term that has a capital letter is found as it is written, another one in any case, and
     with the ending of a plural. With ``inflect`` a target term may have the endings of German nouns
-    and adjectives. Entries of one source term are alternatives. Raises ValueError for a blank term.
+    and adjectives. Entries of one source term are alternatives. Raises ValueError for a term that
+    is blank or very long.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Iterable[str]]], inflect: bool = True) -> None:
@@ -57,6 +60,9 @@ class Glossary:
             own = tuple(" ".join(target.split()) for target in targets)
             if not source or not own or not all(own):
                 raise ValueError(f"{source or '(blank)'}: a term must have a translation")
+            if max(map(len, (source, *own))) > MOST_CHARACTERS:
+                message = f"a term has at most {MOST_CHARACTERS} characters"
+                raise ValueError(f"{printable(source, 50)}: {message}")
             before = self.entries.get(source, Entry(source, ()))
             self.entries[source] = Entry(source, tuple(dict.fromkeys((*before.targets, *own))))
         for entry in self.entries.values():
@@ -120,6 +126,7 @@ class Glossary:
 
     def forms(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """What may stand in a translation for one of the target terms."""
+        targets = targets[:MOST_FORMS]
         forms = [form for target in targets for form in self._inflected(target)]
         # At the beginning of a sentence
         forms += [form[0].upper() + form[1:] for form in forms if form[0].islower()]

@@ -5,6 +5,7 @@ from typing import Any
 
 from mt.inference.alignment import line_links
 from mt.inference.translation import Segment, Translation
+from mt.utils.json_io import json_number
 
 
 def translation_record(
@@ -21,13 +22,13 @@ def translation_record(
     ``align`` and ``attention`` need a translation with attention.
     """
     record: dict[str, Any] = {"source": result.source, "translation": result.text}
-    record["score"] = result.score
+    record["score"] = json_number(result.score)
     if not math.isnan(result.confidence):  # another engine gives no log P
         record["confidence"] = round(result.confidence, 4)
     if log_prob:
-        record["log_prob"] = result.log_prob
+        record["log_prob"] = json_number(result.log_prob)
     if n_best:
-        record["n_best"] = [{"translation": t, "score": s} for t, s in result.n_best]
+        record["n_best"] = [{"translation": t, "score": json_number(s)} for t, s in result.n_best]
     if align:
         record["alignment"] = line_links(result.parts)
     if tokens or attention:
@@ -39,7 +40,7 @@ def _part_record(part: Segment, attention: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "source": [*part.source, "</s>"],
         "translation": [*part.output, "</s>"],
-        "log_probs": [round(log_prob, 6) for log_prob in part.log_probs],
+        "log_probs": [json_number(round(log_prob, 6)) for log_prob in part.log_probs],
     }
     if attention and part.attention is not None:  # the mean over layers and heads: [T, S]
         rows = part.attention.mean(dim=(0, 1)).tolist()

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -39,6 +39,7 @@ MAX_OWN = 8  # sentences of one request under way in a thread, fewer when there 
 PARTIAL_SECONDS = 0.05  # from one partial result of a request to the next
 NICENESS = 5  # of the threads that decode, else a health check waits for them when all cores work
 MAX_INLINE = 2000  # characters whose tokens are computed in the event loop
+PLANNED = 10  # lines at once: between them planning may be out of time
 
 
 class EngineMetrics(Protocol):
@@ -94,10 +95,12 @@ class ContinuousBatching:
         metrics: EngineMetrics | None = None,
         max_sentences: int = 1000,
         max_requests: int = 256,
+        max_prefix: float = math.inf,
     ) -> None:
         self.translator = translator
         self.metrics = metrics
         self.max_sentences, self.max_requests = max_sentences, max_requests
+        self.max_prefix = max_prefix  # tokens: those beside a long output take as much memory
         self._changed = threading.Condition()  # guards what follows
         self._requests: set[_Request] = set()
         self._turns: deque[_Request] = deque()  # those with inputs that wait
@@ -127,14 +130,15 @@ class ContinuousBatching:
 
     async def translate(self, job: Job, timeout: float) -> list[TextTranslation]:
         """The translations of the job's texts, in order; see ``Engine.translate``."""
-        if sum(map(len, job.texts)) > MAX_INLINE:
-            request = await asyncio.to_thread(self._plan, job, asyncio.get_running_loop())
-        else:
-            request = self._plan(job, asyncio.get_running_loop())
+        deadline = time.monotonic() + timeout
+        plan = partial(self._plan, job, asyncio.get_running_loop(), deadline)
+        has_glossary = job.terms is not None and job.terms.glossary is not None
+        is_long = sum(map(len, (*job.texts, *job.prefixes))) > MAX_INLINE
+        request = await asyncio.to_thread(plan) if has_glossary or is_long else plan()
         if request.inputs:
             self._accept(request)
             try:
-                await asyncio.wait_for(request.done, timeout)
+                await asyncio.wait_for(request.done, deadline - time.monotonic())
             except (TimeoutError, asyncio.TimeoutError):
                 raise DeadlineExceeded(f"the answer took longer than {timeout:g} s") from None
             finally:  # also when the awaiting task is cancelled
@@ -145,15 +149,25 @@ class ContinuousBatching:
 
     # In the event loop, or a thread of its own
 
-    def _plan(self, job: Job, loop: asyncio.AbstractEventLoop) -> _Request:
+    def _plan(self, job: Job, loop: asyncio.AbstractEventLoop, deadline: float) -> _Request:
         lines, breaks = zip(*map(split_lines, job.texts), strict=True) if job.texts else ((), ())
         all_lines = list(itertools.chain.from_iterable(lines))
         prefixes = None
         if job.prefixes:  # of the first line of each text
             rows = zip(job.prefixes, lines, strict=True)
             prefixes = [p for prefix, own in rows for p in (prefix, *[""] * (len(own) - 1))]
-        plan = self.translator.plan(all_lines, prefixes, job.split, job.terms)
+        plan: list[list[Input]] = []
+        for start in range(0, len(all_lines), PLANNED):
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded
+            part = slice(start, start + PLANNED)
+            own = prefixes and prefixes[part]
+            plan += self.translator.plan(all_lines[part], own, job.split, job.terms)
         inputs = list(itertools.chain.from_iterable(plan))
+        longest = max((len(x.prefix) for x in inputs), default=0)
+        if longest > self.max_prefix:
+            message = f"a prefix of {longest:,} tokens is too long: give at most"
+            raise ValueError(f"{message} {self.max_prefix:,}")
         waiting = deque(range(len(inputs)))
         counts, running = list(map(len, plan)), [0] * self.translator.workers
         now, done = time.monotonic(), loop.create_future()
@@ -163,13 +177,15 @@ class ContinuousBatching:
 
     def _accept(self, request: _Request) -> None:
         with self._changed:
-            waiting = sum(len(other.waiting) for other in self._turns)
+            # Those that come before it, as requests take turns: one with many holds up few.
+            size = len(request.inputs)
+            ahead = sum(min(len(other.waiting), size) for other in self._turns)
             if (
                 self._stopping
                 or len(self._requests) >= self.max_requests
-                or waiting + len(request.inputs) > max(self.max_sentences, len(request.inputs))
+                or ahead + size > max(self.max_sentences, size)
             ):
-                raise Overloaded(min(60, math.ceil((waiting + 1) / self._rate)))
+                raise Overloaded(min(60, math.ceil((ahead + 1) / self._rate)))
             self._requests.add(request)
             self._turns.append(request)
             self._report()
@@ -287,7 +303,10 @@ class ContinuousBatching:
                 request.partials[i] = sentence.best_ids()
                 if now >= request.next_partial:
                     request.next_partial = now + PARTIAL_SECONDS
-                    self._call(request, self._show_partial, request, dict(request.partials))
+                    with self._changed:
+                        outputs = dict(request.outputs)
+                    ids = request.partials | {i: o.hypotheses[0].ids for i, o in outputs.items()}
+                    self._call(request, self._show_partial, request, ids)
 
     def _finish(self, number: int, request: _Request, i: int, hypotheses: list[Hypothesis]) -> None:
         attention = self._attention(request, i, hypotheses[0])
@@ -312,7 +331,7 @@ class ContinuousBatching:
             return self.translator.models[0].cross_attention_weights(sources, [best.ids], BOS)[0]
 
     def _translate_alone(self, number: int, request: _Request, i: int) -> None:
-        if request.dropped:
+        if request.dropped or i in request.outputs:
             return
         x = request.inputs[i]
         try:
@@ -329,11 +348,10 @@ class ContinuousBatching:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             request.loop.call_soon_threadsafe(function, *arguments)
 
-    def _show_partial(self, request: _Request, partials: dict[int, list[int]]) -> None:
-        """Call ``on_partial`` with each text that has sentences finished or under way."""
+    def _show_partial(self, request: _Request, ids: dict[int, list[int]]) -> None:
+        """Call ``on_partial`` with each text of which a sentence has ``ids``, finished or not."""
         if request.dropped or request.job.on_partial is None:
             return
-        ids = partials | {i: output.hypotheses[0].ids for i, output in request.outputs.items()}
         texts = dict(zip(ids, self.translator.texts(list(ids.values())), strict=True))
         numbers, counts = itertools.count(), iter(request.counts)
         for k, (lines, breaks) in enumerate(zip(request.lines, request.breaks, strict=True)):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
@@ -23,7 +24,7 @@ def make_router(service: Service, draw: Draw) -> APIRouter:
     """The route of the page."""
     router = APIRouter(tags=["inspection"])
     service.inspect_characters = MOST_CHARACTERS
-    turn = asyncio.Semaphore(1)
+    pool = ThreadPoolExecutor(1, "inspect")  # a page goes on when its client leaves
     waiting = 0
 
     @router.get(
@@ -38,9 +39,9 @@ def make_router(service: Service, draw: Draw) -> APIRouter:
         if waiting >= MOST_WAITING:
             raise Overloaded(MOST_WAITING)
         waiting += 1
+        loop = asyncio.get_running_loop()
         try:
-            async with turn:
-                page, policy = await asyncio.to_thread(draw, text, prefix)
+            page, policy = await loop.run_in_executor(pool, draw, text, prefix)
         except ValueError as error:
             raise bad_request(str(error)) from None
         finally:

@@ -14,7 +14,7 @@ from mt.inference.options import SearchOptions
 from mt.inference.terms import DECIMALS, TermRules
 from mt.serving.engine import Job, TextTranslation
 from mt.serving.requests import Texts, bad_request, describe, error_body, read_body
-from mt.serving.segments import line_record, number
+from mt.serving.segments import line_record, rounded
 from mt.serving.service import Service, as_request_error
 
 
@@ -163,9 +163,9 @@ def _answer(
 ) -> dict[str, Any]:
     translations = []
     for result in results:
-        n_best = [{"text": text, "score": number(score)} for text, score in result.n_best]
+        n_best = [{"text": text, "score": rounded(score)} for text, score in result.n_best]
         record: dict[str, Any] = {**n_best[0], "tokens": result.tokens}
-        record |= {"confidence": number(result.confidence), "n_best": n_best}
+        record |= {"confidence": rounded(result.confidence), "n_best": n_best}
         if body.tokens or body.attention:
             record["lines"] = [line_record(line, body.split, body.tokens) for line in result.lines]
         translations.append(record)

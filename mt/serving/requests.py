@@ -1,19 +1,24 @@
 """What the interfaces share: how a request is read, and what an error looks like in each."""
 
+import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from mt.utils.json_io import parse_json
 
 MOST_FIELDS = 1000  # of a form
 FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+SLICE = 2**16  # bytes of a form that are parsed at once: others want to be answered
 DOCUMENT_PATHS = ("/v1/documents", "/v2/document", "/translate_file")  # whose body is a file
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -106,9 +111,8 @@ async def _values(request: Request, form: bool) -> dict[str, Any]:
             raise bad_request("the body must be a JSON object")
         return values
     pairs = list(request.query_params.multi_items())
-    if form and kind == "multipart/form-data":
-        async with request.form(max_fields=MOST_FIELDS, max_files=0) as data:
-            pairs += [(key, value) for key, value in data.multi_items() if isinstance(value, str)]
+    if form and kind == MULTIPART:
+        pairs += [(k, v) for k, v in await read_multipart(request, 0) if isinstance(v, str)]
     elif form and kind == FORM:
         try:
             text = body.decode("ascii")
@@ -120,6 +124,32 @@ async def _values(request: Request, form: bool) -> dict[str, Any]:
         message = f"send the request with Content-Type: {kinds}"
         raise RequestError(415, "unsupported_media_type", message)
     return _gather(pairs)
+
+
+class InMemoryParser(MultiPartParser):
+    """A form whose file is never written to the disk, whatever its size."""
+
+    spool_max_size = 2**40
+
+
+async def read_multipart(request: Request, most_files: int) -> list[tuple[str, str | UploadFile]]:
+    """The fields and files of a form in several parts. Raises RequestError for what is none."""
+    kind = request.headers.get("content-type", "")
+    kind = re.sub(r";\s*charset=[^;]*", "", kind, flags=re.IGNORECASE)  # it may be any of Python's
+    parser = InMemoryParser(
+        Headers({"content-type": kind}), _slices(await request.body()),
+        max_files=most_files, max_fields=MOST_FIELDS, max_part_size=2**20,
+    )  # fmt: skip
+    try:
+        return (await parser.parse()).multi_items()
+    except MultiPartException as error:
+        raise bad_request(f"the body is no form: {error.message}"[:300]) from None
+
+
+async def _slices(body: bytes) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(body), SLICE):
+        yield body[start : start + SLICE]
+        await asyncio.sleep(0)
 
 
 def _gather(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """The pieces of a translation, their log-probabilities and alignment, as JSON."""
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from mt.inference import sentence_splitter
 from mt.inference.translation import Segment, Translation
+from mt.utils.json_io import json_number
 
 
 def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
@@ -25,22 +25,22 @@ def _segment_record(part: Segment, source: str, text: str, tokens: bool) -> dict
     record: dict[str, Any] = {
         "source": source,
         "text": text,
-        "log_prob": number(sum(part.log_probs)),
-        "confidence": number(part.confidence),
+        "log_prob": rounded(sum(part.log_probs)),
+        "confidence": rounded(part.confidence),
         "source_pieces": part.source,
         "pieces": part.output,
     }
     if tokens:
-        record["log_probs"] = [number(value) for value in part.log_probs]
+        record["log_probs"] = [rounded(value) for value in part.log_probs]
     if part.alignment is not None:  # T rows of S weights
         rows = part.alignment.tolist()
         record["alignment"] = [[round(weight, 4) for weight in row] for row in rows]
     return record
 
 
-def number(value: float) -> float | None:
-    """A number for JSON, which knows neither NaN nor infinity."""
-    return round(value, 6) if math.isfinite(value) else None
+def rounded(value: float) -> float | None:
+    """A number for JSON."""
+    return json_number(round(value, 6))
 
 
 def _sources(line: Translation, split: bool) -> list[str]:

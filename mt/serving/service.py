@@ -111,12 +111,16 @@ class Service:
         forbidden: Sequence[str],
     ) -> TermRules | None:
         """What translations must have and must not have. Raises RequestError for what is wrong."""
-        entries = glossary.items()
+        entries = [
+            (source, [own] if isinstance(own, str) else own) for source, own in glossary.items()
+        ]
+        characters = sum(len(source) + sum(map(len, own)) for source, own in entries)
+        characters += sum(map(len, forbidden))
+        if characters > self.limits.characters:
+            message = f"the terms have {characters:,} characters: send at most"
+            raise RequestError(413, "too_long", f"{message} {self.limits.characters:,}")
         try:
-            known = Glossary(
-                ((source, [own] if isinstance(own, str) else own) for source, own in entries),
-                inflect=self.target == "de",
-            )
+            known = Glossary(entries, inflect=self.target == "de")
             return TermRules(known or None, keep, decimal, tuple(forbidden)) or None
         except ValueError as error:
             raise bad_request(str(error)) from None

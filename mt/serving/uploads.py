@@ -1,27 +1,29 @@
 """Requests with a file, and answers that are one."""
 
-import asyncio
 import json
-import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import Request, Response
 from pydantic import BaseModel
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.datastructures import UploadFile
 
 from mt.documents.formats import extension_of
-from mt.serving.requests import MOST_FIELDS, RequestError, bad_request, describe, read_fields
+from mt.serving.requests import (
+    MULTIPART,
+    RequestError,
+    bad_request,
+    describe,
+    read_fields,
+    read_multipart,
+)
 from mt.utils.checks import printable
 
-MULTIPART = "multipart/form-data"
 NUMBER = [{"name": "number", "in": "path", "required": True, "schema": {"type": "string"}}]
 REMARKS = "Mt-Remarks"  # a header: a list of texts in JSON
 MOST_REMARKS = 10
-SLICE = 2**16  # bytes of a form that are parsed at once: others want to be answered
 MEDIA_TYPES = {
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
@@ -45,12 +47,6 @@ MEDIA_TYPES = {
 Body = TypeVar("Body", bound=BaseModel)
 
 
-class InMemoryParser(MultiPartParser):
-    """A form whose file is never written to the disk, whatever its size."""
-
-    spool_max_size = 2**40
-
-
 async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, bytes]:
     """The fields of a form, the name of its file and what the file holds.
 
@@ -60,15 +56,7 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
     if kind.partition(";")[0].strip().lower() != MULTIPART:
         message = f"send the request with Content-Type: {MULTIPART}"
         raise RequestError(415, "unsupported_media_type", message)
-    kind = re.sub(r";\s*charset=[^;]*", "", kind, flags=re.IGNORECASE)  # it may be any of Python's
-    parser = InMemoryParser(
-        Headers({"content-type": kind}), _slices(await request.body()),
-        max_files=1, max_fields=MOST_FIELDS, max_part_size=2**20,
-    )  # fmt: skip
-    try:
-        items = (await parser.parse()).multi_items()
-    except MultiPartException as error:
-        raise bad_request(f"the body is no form: {error.message}"[:300]) from None
+    items = await read_multipart(request, 1)
     files = {key: item for key, item in items if isinstance(item, UploadFile)}
     fields = read_fields([(key, item) for key, item in items if isinstance(item, str)], model)
     path = (files["file"].filename or "") if "file" in files else ""
@@ -78,12 +66,6 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
     data = await files["file"].read()
     cut = len(name) - len(extension_of(name))
     return fields, printable(name[:cut], 150) + printable(name[cut:], 20), data
-
-
-async def _slices(body: bytes) -> AsyncGenerator[bytes, None]:
-    for start in range(0, len(body), SLICE):
-        yield body[start : start + SLICE]
-        await asyncio.sleep(0)
 
 
 def attachment(name: str, data: bytes, remarks: Sequence[str] = ()) -> Response:

@@ -1,6 +1,7 @@
 """Reads files that anybody may have written: regular ones, of a bounded size."""
 
 import json
+import math
 import os
 import stat
 from collections import Counter
@@ -59,3 +60,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"the key {twice[:60]!r} comes twice")
     return result
+
+
+def json_number(value: float) -> float | None:
+    """A number for JSON, which knows neither NaN nor infinity: bad weights give them."""
+    return value if math.isfinite(value) else None

@@ -124,7 +124,7 @@ def plan(prepared: PreparedCorpus, max_tokens: int) -> dict[str, Any]:
     seconds_once = time.perf_counter() - start
     first = next(iter(sampler))
     seconds_planned = time.perf_counter() - start
-    prepared.fetch(first)
+    prepared.fetch(first.indices)
     ranks: dict[str, Any] = {}
     for world_size in (1, 2, 3, 4, 8):
         options = {"max_tokens": max_tokens, "seed": 1, "world_size": world_size}

@@ -70,6 +70,7 @@ def run_rank(number: str, folder: str, store: str, method: str) -> None:
     import torch.distributed as dist
 
     from mt.data.batch_dataset import BatchDataset
+    from mt.data.batch_sampler import Draw
     from mt.data.datamodule import TranslationData
     from mt.data.prepared_corpus import PreparedCorpus
     from mt.data.preprocessing import PairFilter
@@ -79,7 +80,8 @@ def run_rank(number: str, folder: str, store: str, method: str) -> None:
     nothing: Any = None  # the reader and the tokenizer: the corpus is prepared
     data = TranslationData(nothing, nothing, PairFilter(), 4096, folder, 1, WORKERS)
     corpus = PreparedCorpus(Path(folder))
-    pairs: Any = np.random.default_rng(rank).integers(len(corpus), size=(WORKERS, 100)).tolist()
+    pairs = np.random.default_rng(rank).integers(len(corpus), size=(WORKERS, 100)).tolist()
+    draws: Any = [Draw(0, batch) for batch in pairs]
 
     def multiply() -> None:
         matrix = torch.rand(300, 300)
@@ -90,7 +92,7 @@ def run_rank(number: str, folder: str, store: str, method: str) -> None:
     threading.Thread(target=multiply, daemon=True).start()
     for _ in sys.stdin:
         dist.all_reduce(torch.zeros(1000))
-        loader = data._loader(BatchDataset(corpus), pairs, WORKERS)
+        loader = data._loader(BatchDataset(corpus), draws, WORKERS)
         loader.multiprocessing_context = method
         begun = time.monotonic()
         batches = iter(loader)

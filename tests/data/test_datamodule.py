@@ -12,7 +12,7 @@ import torch
 
 from mt.data import datamodule, phrasebook
 from mt.data.batch_dataset import Augmentation, BatchDataset
-from mt.data.batch_sampler import Batch
+from mt.data.batch_sampler import Batch, Draw
 from mt.data.datamodule import TranslationData
 from mt.data.preprocessing import PairFilter
 from mt.data.readers import PhrasebookReader
@@ -117,10 +117,20 @@ def test_a_sentence_with_an_unknown_character_is_not_resegmented(bpe: Tokenizer)
     rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where is the 犬?", "Where is it?"])]
     prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))
     batches = BatchDataset(prepared, Augmentation(bpe, bpe_dropout=0.9, noise=0.0, seed=1))
-    padded = batches[[0, 1]].src.padded().tolist()
+    padded = batches[Draw(0, [0, 1])].src.padded().tolist()
     whole, sampled = sorted(padded, key=lambda row: row[: len(rows[0])] != rows[0].tolist())
     assert whole[: len(rows[0])] == rows[0].tolist()
     assert sum(i != 0 for i in sampled) > len(rows[1]) + 1
+
+
+def test_the_only_pair_of_a_batch_is_drawn_anew_in_every_epoch(bpe: Tokenizer) -> None:
+    rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where does your good friend live?"])]
+    prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))
+    batches = BatchDataset(prepared, Augmentation(bpe, bpe_dropout=0.3, noise=0.0, seed=1))
+    epochs = [batches[Draw(epoch, [0])].src.padded().tolist() for epoch in range(20)]
+    assert len(set(map(str, epochs))) > 10
+    again = [batches[Draw(epoch, [0])].src.padded().tolist() for epoch in reversed(range(20))]
+    assert again[::-1] == epochs
 
 
 @pytest.mark.parametrize("dropout", [1, -0.1, "much"])

@@ -285,6 +285,9 @@ def test_sampled_pieces_spell_the_same_text_and_follow_from_the_seed(bpe: Tokeni
     sampled = bpe.sample(lines, 0.5, seed=1)
     assert bpe.decode(sampled) == lines
     assert bpe.sample(lines, 0.5, seed=1) == sampled != bpe.sample(lines, 0.5, seed=2)
+    assert bpe.sample([], 0.5, seed=1) == []
+    alone = [bpe.sample(lines[:1], 0.5, seed) for seed in range(9)]  # in the same thread
+    assert [bpe.sample(lines[:1], 0.5, seed) for seed in range(9)] == alone
     assert sum(map(len, sampled)) > 1.2 * sum(map(len, bpe.encode(lines)))
     assert len({tuple(ids) for ids in sampled}) > 10  # equal lines get different pieces
 

@@ -31,6 +31,8 @@ BITS = ['msgid "a"\n', 'msgstr ""\n', '"', "\\", "#, fuzzy\n", "#~ ", "\n", "\n\
         ('msgid "a"\nmsgstr ""\nmsgid "b"\nmsgstr ""',
          'msgid "a"\nmsgstr "A"\nmsgid "b"\nmsgstr "B"\n'),
         ('msgctxt "keep"\nmsgid "a"\nmsgstr ""\n', 'msgctxt "keep"\nmsgid "a"\nmsgstr "A"\n'),
+        ('msgid "Na\\303\\257ve \\x63af\\xc3\\xa9 \\\\303"\nmsgstr ""\n',
+         'msgid "Na\\303\\257ve \\x63af\\xc3\\xa9 \\\\303"\nmsgstr "NAÏVE CAFÉ \\\\303"\n'),
         ('msgid "a\\n"\nmsgstr ""\n', 'msgid "a\\n"\nmsgstr "A\\n"\n'),
         ('msgid ""\n"a \\"b\\"\\n"\n"C\\tc\\\\"\nmsgstr ""\n',
          'msgid ""\n"a \\"b\\"\\n"\n"C\\tc\\\\"\nmsgstr ""\n"A \\"B\\"\\n"\n"C C\\\\"\n'),

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import re
+import tracemalloc
 
 import pytest
 import torch
@@ -261,7 +262,7 @@ def test_the_trie_follows_all_beginnings():
              if n == 0 or list(ids[-n:]) == form[:n]
         )  # fmt: skip
         depth = max((len(f[0]) - left for f, left in [
-            (terms[term], left) for term, left in constraints.begun[state.node]
+            (terms[term], left) for term, left in constraints.begun(state.node)
         ]), default=0)  # fmt: skip
         assert depth == longest
 
@@ -271,3 +272,14 @@ def test_logits_that_are_no_numbers_end_the_search():
     ((best,),) = search(nothing, batch([[4]]), SearchOptions(), None, [constraints_of("a word")])
     assert best.ids == [] or torch.isnan(torch.tensor(best.score))
     assert EOS not in best.ids
+
+
+def test_long_terms_take_little_memory() -> None:
+    """A form that begins again in itself would take a square of it."""
+    tracemalloc.start()
+    constraints = Constraints(VOCABULARY, [[[4, 5] * 4000], [[4, 5, 4]]])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
+    assert constraints.fewest_tokens == 8003
+    assert list(itertools.islice(constraints.begun(5), 3)) == [(0, 7995), (0, 7997), (1, 0)]

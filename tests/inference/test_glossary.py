@@ -1,10 +1,11 @@
 """Glossaries: what they find in a text, which forms a term may have, and the files."""
 
+import time
 from pathlib import Path
 
 import pytest
 
-from mt.inference.glossary import Glossary
+from mt.inference.glossary import MOST_FORMS, Glossary
 
 LANGUAGES = ("en", "de")
 
@@ -121,3 +122,13 @@ def test_a_blank_term_is_refused() -> None:
     for entries in ([("", ["x"])], [("x", [])], [("x", [" "])]):
         with pytest.raises(ValueError, match="must have a translation"):
             Glossary(entries)
+
+
+def test_a_very_long_term_is_refused_and_few_forms_are_made_of_many_targets() -> None:
+    for entry in (("x" * 501, ["y"]), ("x", ["y", "z" * 501])):
+        with pytest.raises(ValueError, match=r"x: a term has at most 500 characters|xxx\.\.\.: a"):
+            Glossary([entry])
+    many = tuple(f"Wort{i}" for i in range(20_000))
+    start = time.process_time()
+    assert Glossary([("word", many)]).forms(many) == many[:MOST_FORMS]
+    assert time.process_time() - start < 0.5

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,7 +12,9 @@ from typing import Any, TypeVar
 import pytest
 from conftest import PAIRS
 
+from mt.inference.glossary import Glossary
 from mt.inference.options import SearchOptions
+from mt.inference.terms import TermRules
 from mt.inference.translator import Translator
 from mt.serving import continuous_batching
 from mt.serving.continuous_batching import ContinuousBatching
@@ -237,6 +240,10 @@ def test_a_full_queue_says_when_to_come_again(one_thread: Translator) -> None:
         with pytest.raises(Overloaded, match=r"try again in [0-9]+ s") as error:
             await engine.translate(Job([LONG], slow), 60)
         assert 1 <= error.value.retry_after <= 60
+        # A short one does not wait for all of it.
+        (answer,) = await engine.translate(Job([ENGLISH[0]], SearchOptions()), 60)
+        assert_equal(answer, one_thread, Job([ENGLISH[0]], SearchOptions()))
+        assert not tasks[0].done()
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         tasks = [asyncio.ensure_future(engine.translate(Job(["A"], slow), 60)) for _ in range(4)]
@@ -325,3 +332,43 @@ def test_equal_options_are_one_object() -> None:
     one, other = replace(OPTIONS[3]), replace(OPTIONS[3])
     assert one is not other
     assert continuous_batching._interned(one) is continuous_batching._interned(other)
+
+
+def test_a_prefix_is_no_longer_than_an_output_may_be(one_thread: Translator) -> None:
+    engine = ContinuousBatching(one_thread, max_prefix=4)
+
+    def job(prefix: str) -> Job:
+        return Job([ENGLISH[0]], SearchOptions(), prefixes=[prefix])
+
+    async def talk() -> None:
+        with pytest.raises(ValueError, match=r"a prefix of \d+ tokens is too long: give at most 4"):
+            await engine.translate(job("Der Bär " * 5), 60)
+        await engine.translate(job("Der"), 60)
+
+    run(engine, talk)
+
+
+def test_a_glossary_holds_nobody_up(
+    one_thread: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Terms are looked up in a thread, and no longer than the request may take."""
+    plan = Translator.plan
+    threads: list[str] = []
+
+    def slow(*arguments: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        time.sleep(0.1)
+        return plan(*arguments)
+
+    monkeypatch.setattr(Translator, "plan", slow)
+    monkeypatch.setattr(continuous_batching, "PLANNED", 1)
+    engine = ContinuousBatching(one_thread)
+    terms = TermRules(Glossary([("bear", ["Bärin"])]))
+
+    async def talk() -> None:
+        with pytest.raises(DeadlineExceeded):
+            await engine.translate(Job(["\n".join(ENGLISH)], SearchOptions(), terms=terms), 0.3)
+
+    run(engine, talk)
+    assert threading.main_thread().name not in threads
+    assert len(threads) < len(ENGLISH) - 10

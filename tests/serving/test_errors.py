@@ -83,6 +83,12 @@ def test_other_kinds_of_content(path: str, kind: str, content: bytes) -> None:
     assert message_of(path, response.json())
 
 
+def test_a_form_in_parts_may_name_any_charset() -> None:
+    part = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--\r\n'
+    kind = "multipart/form-data; boundary=x; charset=punycode"
+    assert post("/detect", content=part, headers={"Content-Type": kind}).status_code == 200
+
+
 @EVERYWHERE
 def test_a_form_field_may_be_strange(path: str) -> None:
     """NUL, a lonely accent or a private character are characters like others."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import httpx
 import pytest
@@ -75,6 +76,36 @@ def test_few_wait_for_a_page() -> None:
             return [response.status_code for response in await asyncio.gather(*requests)]
 
     assert sorted(asyncio.run(main())) == [200] * MOST_WAITING + [429] * 2
+
+
+def test_one_page_is_drawn_at_a_time_when_clients_leave() -> None:
+    drawing, most, drawn = 0, 0, 0
+
+    def slow(text: str, prefix: str) -> tuple[str, str]:
+        nonlocal drawing, most, drawn
+        drawing += 1
+        most = max(most, drawing)
+        time.sleep(0.1)
+        drawing -= 1
+        drawn += 1
+        return text, ""
+
+    app = create_app(StandIn(), draw=slow)
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            for _ in range(4):
+                request = asyncio.ensure_future(client.get("/inspect", params={"text": "Hello."}))
+                await asyncio.sleep(0.05)
+                request.cancel()
+                await asyncio.gather(request, return_exceptions=True)
+            response = await client.get("/inspect", params={"text": "Hello."})
+            assert response.status_code == 200
+
+    asyncio.run(main())
+    assert drawn > 1
+    assert most == 1
 
 
 def test_the_server_draws_what_the_model_does(model_folder) -> None:
