@@ -514,7 +514,9 @@ def test_nothing_here_is_longer_than_the_model_allows(model_folder: Path) -> Non
 @pytest.mark.parametrize(
     ("module", "arguments", "message"),
     [
-        ("mt.train", command(TRAIN, "model.N=six"), "N='six'"),
+        pytest.param(
+            "mt.train", command(TRAIN, "model.N=six"), "N='six'", marks=pytest.mark.slow
+        ),
         pytest.param(
             "mt.train", command(TRAIN, "data.train=gone"), "no such file: gone.en",
             marks=pytest.mark.slow,

@@ -54,6 +54,7 @@ def test_a_training_checkpoint_translates_as_it_did(written: Path) -> None:
     check_translations(Translator.load(checkpoint), "checkpoint, greedy", 1)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_middle_of_its_epoch(written: Path) -> None:
     """On the machine that wrote the files the weights are equal to the last bit (2026-11-23);
     another CPU may round matrix products differently."""

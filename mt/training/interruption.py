@@ -1,4 +1,4 @@
-"""How a run ends early: by a signal, by divergence, or by the loss of another process."""
+"""How a run ends early: by a signal, its time, divergence, or the loss of another process."""
 
 import logging
 import multiprocessing
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Timer
 
 from mt.training.lightning_module import Diverged, TranslationModule
 from mt.training.lightning_private import keep_signal_handlers
@@ -60,6 +61,22 @@ class Interruption(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.training = False
+
+
+class TimeLimit(Timer):
+    """``trainer.max_time`` ends training after a whole optimizer step.
+
+    Lightning's own timer also ends it inside an accumulation, whose gradients are then lost.
+    """
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        self.last_step = trainer.global_step
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        if trainer.global_step != self.last_step:
+            self.last_step = trainer.global_step
+            super().on_train_batch_end(trainer, *args, **kwargs)
 
 
 def exit_now(trainer: pl.Trainer, folder: Path, signum: int) -> None:

@@ -30,7 +30,7 @@ from mt.training.checkpointing import (
 )
 from mt.training.config import TrainConfig
 from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer
-from mt.training.interruption import Interruption
+from mt.training.interruption import Interruption, TimeLimit
 from mt.training.lightning_module import TranslationModule
 from mt.training.malloc import tune_malloc_for_setup
 from mt.training.progress import Progress
@@ -138,7 +138,10 @@ def make_trainer(
         "enable_progress_bar": False,  # Progress reports
         "enable_model_summary": False,
     }
+    settings = dict(settings)
+    max_time = settings.pop("max_time", None)
     try:
+        fixed["callbacks"] += [] if max_time is None else [TimeLimit(max_time)]
         return pl.Trainer(**settings, **fixed)
     except Exception as error:  # Lightning has many kinds for wrong settings
         raise ValueError(f"trainer: {' '.join(str(error).split())}") from error

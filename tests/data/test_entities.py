@@ -192,11 +192,11 @@ def test_every_slot_is_a_kind_of_value(kind: str) -> None:
 
 
 def test_the_splits_have_their_size_and_no_pair_twice() -> None:
-    sizes = {split: len(entities.load(split)) for split in SPLITS}
+    pairs = {split: entities.load(split) for split in SPLITS}
+    sizes = {split: len(own) for split, own in pairs.items()}
     assert 80_000 < sizes["train"] < 90_000
     assert (sizes["validation"], sizes["test"]) == (500, 1000)
-    for split in SPLITS:
-        assert len(set(entities.load(split))) == sizes[split]
+    assert {split: len(set(own)) for split, own in pairs.items()} == sizes
 
 
 @pytest.mark.parametrize("seed", ["0", "1"])

@@ -95,8 +95,8 @@ def fuzz(
 
 
 def check_hostile(read: Read, data: bytes) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
     document = read_or_refuse(read, data)
     if document is not None:
         document.render([Segment(f"{s.text} x", s.tags) for s in document.segments])
-    assert time.monotonic() - begin < SECONDS
+    assert time.process_time() - begin < SECONDS

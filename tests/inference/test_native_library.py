@@ -44,6 +44,15 @@ def compiler(path: Path, script: str) -> str:
     return str(path)
 
 
+@pytest.fixture
+def copying(
+    native_library: Any, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that takes no time: it copies what was compiled before."""
+    script = compiler(tmp_path / "copying", f'cp "{native_library._name}" "$last"')
+    monkeypatch.setenv("CXX", script)
+
+
 def test_it_is_compiled_once(native_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     library.cache_clear()
     assert library() is not None  # another test may have compiled it into a cache of its own
@@ -152,7 +161,7 @@ def test_bfloat16_does_not_ask_for_it(empty_cache: Path, monkeypatch: pytest.Mon
     assert not empty_cache.exists()
 
 
-def test_who_does_not_wait_gets_what_is_compiled(native_library: Any, empty_cache: Path) -> None:
+def test_who_does_not_wait_gets_what_is_compiled(copying: None, empty_cache: Path) -> None:
     with native.compiling(allowed=False):
         assert InferenceModel(babbler(40)).native is None
     assert not empty_cache.exists()
@@ -171,7 +180,7 @@ def test_without_such_a_cpu_there_is_nothing_to_wait_for(
 
 
 def test_a_sentence_that_is_typed_waits_for_no_compiler(
-    native_library: Any, empty_cache: Path, run_translate: Callable[..., Any]
+    copying: None, empty_cache: Path, run_translate: Callable[..., Any]
 ) -> None:
     typed = run_translate("Where do you live?", "--device", "cpu")
     assert not list(empty_cache.parent.glob("native/*.so"))

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from train_helpers import PAIRS, Forker, arguments, assert_same_weights, run
 
 from mt.data import tokenizer
 from mt.evaluation.plots import learning_curves
 from mt.training.checkpointing import CheckpointCallback
+from mt.training.interruption import TimeLimit
 from mt.training.run_dir import resume_path
 
 
@@ -37,8 +39,14 @@ def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 # With 270 tokens a batch, an epoch has 25 batches: its last step, the ninth, accumulates one.
-@pytest.mark.parametrize("max_tokens", [800, pytest.param(400, marks=pytest.mark.slow), 270])
-@pytest.mark.parametrize("stop", [3, 7, 9, 10])
+@pytest.mark.parametrize(
+    ("max_tokens", "stop"),
+    [
+        (800, 7), (270, 3), (270, 7), (270, 9), (270, 10),
+        *(pytest.param(800, stop, marks=pytest.mark.slow) for stop in (3, 9, 10)),
+        *(pytest.param(400, stop, marks=pytest.mark.slow) for stop in (3, 7, 9, 10)),
+    ],
+)  # fmt: skip
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
     stop: int,
     max_tokens: int,
@@ -54,6 +62,29 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
     assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
     assert_same_weights(straight, resumed)
     assert [step for step, _ in learning_curves(resumed / "model")["val_bleu"]] == [5, 10]
+
+
+def test_a_time_limit_ends_training_after_a_whole_step(
+    undisturbed: Callable[..., Path],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = {"data.max_tokens": 270, "validate_every": 5}
+    straight, resumed = undisturbed(**changes), tmp_path / "resumed"
+    checks = []
+
+    def check(self: TimeLimit, trainer: pl.Trainer) -> None:
+        checks.append(trainer.global_step)
+        trainer.should_stop = len(checks) == 3  # within the first step, if batches were counted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimeLimit, "_check_time_remaining", check)
+        limited = [*arguments(corpus, resumed, **changes), "+trainer.max_time=00:00:00:10"]
+        assert run(limited, patch) == 0
+    assert checks == [0, 1, 2]
+    assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
+    assert_same_weights(straight, resumed)
 
 
 @pytest.mark.parametrize("name", ["step-00000003", "step-00000006", "best"])
