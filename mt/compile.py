@@ -17,6 +17,8 @@ with console.exit_at_interrupt():
 
 
 def compile_into(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder}: is a file: name a folder")
     for library in (translation.library, loss.library):
         try:
             files = library.compile_for_every_cpu(folder)

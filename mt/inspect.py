@@ -24,6 +24,9 @@ with console.exit_at_interrupt():
     from mt.utils.native import compiling
 
 
+PAGE = Path("inspect.html")  # where a page goes whose file nobody has named
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = console.ArgumentParser(
         prog="mt.inspect",
@@ -34,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("sentence", metavar="SENTENCE")
     add("--target", metavar="TEXT", help="follow this translation instead of the model's own")
     add("--prefix", metavar="TEXT", default="", help="the search begins with TEXT")
-    add("--output", metavar="FILE", type=Path, default=Path("inspect.html"), help="a page, "
+    add("--output", metavar="FILE", type=Path, help="a page, "
         "NAME.html (default inspect.html), the numbers, NAME.json, or a folder for "
         "pictures")  # fmt: skip
     add("--model", action="append", help="as for mt.translate; several are shown side by side")
@@ -52,6 +55,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.output is None:
+        args.output = PAGE
+        if PAGE.exists() and not page.is_page(PAGE):
+            raise ValueError(f"{PAGE}: is no page of mt.inspect: name another file with --output")
     write = writer(args.output)
     paths = [resolve_model_path(name) for name in args.model or [None]]
     names = ("beam_size", "alpha", "n_best")

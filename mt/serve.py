@@ -67,7 +67,10 @@ def make_parser() -> argparse.ArgumentParser:
 def read_limits(args: argparse.Namespace) -> Limits:
     """The limits of the command line. Raises ValueError for a value that makes no sense."""
     values = {limit.name: getattr(args, f"limit_{limit.name}") for limit in fields(Limits)}
-    return Limits(**{name: value for name, value in values.items() if value is not None})
+    try:
+        return Limits(**{name: value for name, value in values.items() if value is not None})
+    except ValueError as error:
+        raise ValueError(f"--limit-{str(error).replace('_', '-')}") from None
 
 
 def run(args: argparse.Namespace) -> None:

@@ -84,6 +84,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
     if args.keep is False and args.decimal != "either":
         parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
+    if args.keep and (args.samples or args.alternatives):
+        parser.error("--keep needs beam search: leave out --samples and --alternatives")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
@@ -190,6 +192,9 @@ def open_output(
     path = Path(args.output)
     if args.output.endswith(("/", os.sep)):
         raise ValueError(f"{args.output}: is a folder: name a file in it")
+    if path.is_file() and is_open(path):
+        # A new file would replace what has been written there, and lose what will be.
+        raise ValueError(f"{args.output}: is open already: leave out --output, or name another")
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
         if args.resume or args.restart:
             raise ValueError(f"{path}: not a regular file: nothing of it can be kept")
@@ -220,6 +225,13 @@ def open_output(
     return stack.enter_context(ResumableFile(path, identity, args.resume, args.restart))
 
 
+def is_open(path: Path) -> bool:
+    """Whether the shell has opened the file: for standard output, or as /dev/fd/3."""
+    if os.path.realpath(path.parent).startswith("/proc/"):
+        return True
+    return sys.stdout is not None and os.path.samestat(path.stat(), os.fstat(1))
+
+
 def run(args: argparse.Namespace) -> None:
     check_int("batch_size", args.batch_size)
     names = args.model or [None]
@@ -246,6 +258,8 @@ def run(args: argparse.Namespace) -> None:
         if args.keep is None:
             args.keep = args.is_document or (is_typed and args.output is None)
             args.keep &= args.score is None and args.engine == "mt"
+            if args.decimal != "either" and not args.keep:
+                raise ValueError("--decimal says how --keep writes numbers: add --keep")
         targets = open_targets(args, stream, stack) if args.score is not None else None
         # Who types waits for the answer, and the C++ of float32 would bring no better one.
         with compiling(not is_typed or args.precision != "float32"):

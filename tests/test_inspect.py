@@ -45,6 +45,12 @@ def test_a_page_is_the_default(run: Callable[..., Done], model_folder: Path) -> 
     assert page.startswith("<!doctype html>")
     assert FORMAT in page
     assert not re.search(r"(?:src|href)=.?https?:", page)
+    assert run("Another sentence.").code == 0  # it replaces a page, but nothing else
+    Path("inspect.html").write_text("my notes", "utf-8")
+    done = run(SENTENCE)
+    assert done.code == 2
+    assert "inspect.html: is no page of mt.inspect: name another file" in done.err
+    assert Path("inspect.html").read_text("utf-8") == "my notes"
 
 
 def test_json_of_one_model_and_of_several(run: Callable[..., Done], model_folder: Path) -> None:

@@ -243,6 +243,25 @@ def test_a_line_that_is_not_utf8_is_named(
     assert names(tmp_path) == ["in"]
 
 
+def test_a_file_that_the_shell_writes_is_not_replaced(model_folder: Path, tmp_path: Path) -> None:
+    """What stands there would be lost, and what the shell writes after it."""
+    file = tmp_path / "all.txt"
+    file.write_text("earlier\n")
+    arguments = ["--model", str(model_folder), "--device", "cpu", "--beam-size", "1"]
+    program = [sys.executable, "-m", "mt.translate", *arguments, "A bear."]
+    with file.open("a") as stream:
+        for name in ("/dev/stdout", str(file)):
+            done = subprocess.run(
+                [*program, "--output", name], stdout=stream, stderr=subprocess.PIPE, text=True
+            )
+            assert done.returncode == 2
+            assert done.stderr.endswith("is open already: leave out --output, or name another\n")
+    assert file.read_text() == "earlier\n"
+    done = subprocess.run([*program, "--output", "/dev/stdout"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1
+
+
 def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("of yesterday")
     assert_error(greedy("--output", "out", stdin=b"good\n\xff\n"), "line 2")

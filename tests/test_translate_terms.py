@@ -55,6 +55,8 @@ def test_a_forbidden_phrase_does_not_come(run_translate: Translate) -> None:
         (["--forbid", " "], "a term or a forbidden phrase must not be blank"),
         (["--forbid", "du", "--samples", "2"], "terms need beam search"),
         (["--forbid", "du", "--score", "x"], "--score does not search: leave out --forbid"),
+        (["--keep", "--samples", "2"], "--keep needs beam search: leave out --samples"),
+        (["--glossary", "house.tsv", "--forbid", "Haus"], "house: its translation is forbidden"),
         (["--keep", "--engine", "ctranslate2", "--model", "x"],
          "--keep is not for --engine ctranslate2"),
     ],
@@ -67,6 +69,7 @@ def test_mistakes_end_in_one_line(
     write_lines(Path("bad.tsv"), ["no tab"])
     write_lines(Path("empty.tsv"), ["# nothing"])
     write_lines(Path("french.csv"), ["house,maison,en,fr"])
+    write_lines(Path("house.tsv"), ["house\tHaus"])
     done = run_translate(*arguments, "Hello.")
     assert done.code == 2
     assert message in done.err.splitlines()[-1]
@@ -75,3 +78,14 @@ def test_mistakes_end_in_one_line(
 
 def test_samples_are_drawn_without_terms(run_translate: Translate) -> None:
     assert run_translate("--samples", "2", f"I see {URL} today.").code == 0
+
+
+def test_an_option_for_what_is_kept_is_not_ignored(
+    run_translate: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("a.en"), ["It costs 1,250.50."])
+    done = run_translate("--decimal", "german", "--input", "a.en")
+    assert done.code == 2
+    assert "--decimal says how --keep writes numbers: add --keep" in done.err
+    assert "1.250,50" in run_translate("--decimal", "german", "--keep", "--input", "a.en").out

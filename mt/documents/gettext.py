@@ -22,6 +22,9 @@ ESCAPE = re.compile(rf"((?:{NUMBER.pattern})+)|\\(.)")
 log = logging.getLogger(__name__)
 
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+# The sign before the letter that opens a menu, and the longest label that has one.
+ACCELERATOR = re.compile(r"(?<!\w)_(?=[^\W\d_])|(?<![A-Z0-9&])&(?=[^\W\d_])(?!\w+;)")
+LABEL = 60
 WIDTH = 79  # of the lines that gettext's own programs write, with the quotes
 NEEDED = "äöüÄÖÜß„“–"
 # A line of a message goes on in the next one that begins with a small letter.
@@ -30,6 +33,7 @@ FORMAT = re.compile(r"#,.*(?<!no-)\b(?:c|objc|python|perl|php|gcc-internal|qt|bo
 DIRECTIVE = re.compile(
     r"%(\(\w+\)|\d+\$)?[-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[qLjzt])?[diouxXeEfFgGaAcsp%]"
 )
+LETTER = re.compile(rf"{DIRECTIVE.pattern}|<[^>]*>|\{{\w*\}}|(?P<letter>[^\W\d_])")
 
 
 @dataclass
@@ -125,13 +129,14 @@ def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterato
     for i, line in enumerate(entry.lines):
         if i in targets:
             source = message if targets[i] in ("msgstr", "msgstr[0]") else plural
+            label, sign = _without_accelerator(source)
             if source not in parsed:
-                parsed[source] = list(document.plain(source, NEW_LINE))
+                parsed[source] = list(document.plain(label, NEW_LINE))
             raw = "".join(entry.lines[place] for place in entry.places[targets[i]])
             encode = partial(
                 _lines, keyword=targets[i], wide=wide,
                 end="\r\n" if line.endswith("\r\n") else "\n",
-                like=source if is_format else None,
+                like=source if is_format else None, accelerator=sign,
             )  # fmt: skip
             yield Value(raw, parsed[source], encode, always=is_redone)
         elif i in flagged and is_redone:
@@ -170,11 +175,23 @@ def _escaped(text: str) -> str:
     return text
 
 
-def _lines(text: str, keyword: str, wide: bool, end: str, like: str | None = None) -> str:
-    """A msgstr, cut into lines behind line breaks and, unless the entry is ``wide``, blanks.
+def _without_accelerator(text: str) -> tuple[str, str]:
+    """A label without the sign before one of its letters, and the sign."""
+    signs = ACCELERATOR.findall(text) if len(text) <= LABEL and "\n" not in text else []
+    return (ACCELERATOR.sub("", text), signs[0]) if len(signs) == 1 else (text, "")
 
-    It is empty when a program would read other values than in ``like``.
+
+def _lines(
+    text: str, keyword: str, wide: bool, end: str, like: str | None = None, accelerator: str = ""
+) -> str:
+    """A msgstr, cut into lines after line breaks and, unless the entry is ``wide``, blanks.
+
+    Its first letter gets the ``accelerator``. It is empty when a program would read other values
+    than in ``like``.
     """
+    letters = (match.start() for match in LETTER.finditer(text) if match["letter"])
+    if accelerator and (first := next(letters, None)) is not None:
+        text = f"{text[:first]}{accelerator}{text[first:]}"
     if like is not None and _directives(text) != _directives(like):
         log.warning(f"{like[:50]!r} stays without a translation: it had other placeholders")
         text = ""

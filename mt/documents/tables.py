@@ -66,7 +66,7 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     headers = {delimiter: next(_rows(text, delimiter)) for delimiter in DELIMITERS}
     delimiter = max(headers, key=lambda d: (_has_all(_names(headers[d]), columns), len(headers[d])))
     names = _names(headers[delimiter])
-    pairs = [_pair(column, names) for column in columns]
+    pairs = _pairs(columns, names)
     names += [new for new in dict.fromkeys(new for _, new in pairs) if new not in names]
     places = [(names.index(old), names.index(new)) for old, new in pairs]
     width = len(headers[delimiter])
@@ -110,7 +110,7 @@ def read_jsonl(data: bytes, columns: Sequence[str]) -> TextDocument:
     for number, line in enumerate(lines, 1):
         if line.strip():
             names |= dict.fromkeys(_members(line, number)[0])
-    pairs = [_pair(column, list(names)) for column in columns]
+    pairs = _pairs(columns, list(names))
     remarks = _Remarks()
     for number, line in enumerate(lines, 1):
         is_record = bool(line.strip())
@@ -119,12 +119,27 @@ def read_jsonl(data: bytes, columns: Sequence[str]) -> TextDocument:
     return document
 
 
+def _pairs(columns: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
+    """The columns from which and to which is translated. DocumentError where two go to one."""
+    pairs = list(dict.fromkeys(_pair(column, names) for column in columns))
+    targets = [new for _, new in pairs]
+    for new in targets:
+        if targets.count(new) > 1:
+            message = "two columns cannot be translated to one: name another after ="
+            raise DocumentError(f'"{printable(new, 50)}": {message}')
+    return pairs
+
+
 def _pair(column: str, names: Sequence[str]) -> tuple[str, str]:
     """The columns from which and to which is translated."""
     old, sign, new = column.partition("=")
     if column in names or not sign:
         old = new = column
-    if old in names and new:
+    if not new:
+        raise DocumentError(f'"{column}" names no column for the translations: name it after =')
+    if list(names).count(old) > 1:
+        raise DocumentError(f'has several columns "{printable(old, 50)}": give them other names')
+    if old in names:
         return old, new
     shown = ["".join(filter(str.isprintable, name))[:50] for name in names if name]
     known = ", ".join(f'"{name}"' for name in shown[:MOST_NAMES]) or "none"

@@ -37,8 +37,8 @@ def make_parser() -> argparse.ArgumentParser:
         "of the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-de, or its folder. Several "
         "--model make an ensemble, which takes its search defaults from the first")  # fmt: skip
     add = parser.add_argument_group("lines and files").add_argument
-    add("--input", metavar="FILE", help="read lines from FILE, or a document: .docx, .odt, .pptx, "
-        ".html, .md, .srt, .vtt, .po, .csv, .tsv or .jsonl")  # fmt: skip
+    add("--input", metavar="FILE", help="read lines from FILE, or a document: .docx, .pptx, "
+        ".odt, .ods, .odp, .html, .md, .srt, .vtt, .po, .csv, .tsv or .jsonl")  # fmt: skip
     add("--column", metavar="NAME", action="append", default=[], help="a column of a table that is "
         "translated; en=de writes the translation of en to the column de; several are "
         "allowed")  # fmt: skip

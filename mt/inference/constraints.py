@@ -129,6 +129,12 @@ class Place(NamedTuple):
     end: int
 
 
+def forbidden_pattern(phrases: Sequence[str]) -> re.Pattern[str] | None:
+    """Finds the phrases as whole words; None if there are none."""
+    words = "|".join(re.escape(" ".join(phrase.split())) for phrase in phrases)
+    return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if phrases else None
+
+
 class Constraints:
     """What one translation must have and must not have.
 
@@ -157,8 +163,7 @@ class Constraints:
         self._build_trie()
         self._states: dict[tuple[int, int, int, bool, bool], Progress] = {}
         self.start = self.progress(0, 0, 0, False, False)
-        words = "|".join(re.escape(" ".join(phrase.split())) for phrase in forbidden)
-        self._forbidden = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if forbidden else None
+        self._forbidden = forbidden_pattern(forbidden)
         self._longest_text = max(map(len, forbidden), default=0) + 1
 
     def progress(self, met: int, held: int, node: int, in_word: bool, is_bound: bool) -> Progress:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
-from mt.inference.constraints import Constraints, Vocabulary
+from mt.inference.constraints import Constraints, Vocabulary, forbidden_pattern
 from mt.inference.glossary import Glossary
 from mt.inference.kept import DECIMALS, find_kept
+from mt.utils.checks import printable
 
 SIGNS = frozenset("%{}$`")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
@@ -39,7 +40,8 @@ class TermRules:
 
     ``glossary`` says which words become which. With ``keep``, what ``mt.inference.kept`` finds
     stays as it is: addresses, placeholders, codes and numbers; ``decimal`` is how numbers are
-    written. ``forbidden`` phrases must not come. Raises ValueError for another ``decimal``.
+    written. ``forbidden`` phrases must not come. Raises ValueError for another ``decimal``, and
+    for a term of the glossary all of whose translations are forbidden.
     """
 
     glossary: Glossary | None = None
@@ -50,6 +52,13 @@ class TermRules:
     def __post_init__(self) -> None:
         if self.decimal not in DECIMALS:
             raise ValueError(f"decimal={self.decimal!r}: must be one of {', '.join(DECIMALS)}")
+        if self.glossary and (
+            pattern := forbidden_pattern([p for p in self.forbidden if p.strip()])
+        ):
+            for source, entry in self.glossary.entries.items():
+                if all(map(pattern.search, entry.targets)):
+                    message = "its translation is forbidden: leave out one of the two"
+                    raise ValueError(f"{printable(source, 50)}: {message}")
 
     def __bool__(self) -> bool:
         return bool(self.glossary or self.keep or self.forbidden)
@@ -71,10 +80,6 @@ class TermRules:
         as_written = all(text[item.start : item.end] in item.forms for item in kept)
         is_whole_text = self.keep and as_written and not any(map(str.isalpha, outside))
         return Terms(tuple(required[:MOST_TERMS]), self.forbidden, stray, is_whole_text)
-
-    def leave_as_is(self, text: str) -> bool:
-        """Whether nothing is to be translated: all words are kept as they are written."""
-        return self.of(text).is_whole_text
 
 
 class SearchTerms(NamedTuple):

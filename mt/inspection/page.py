@@ -57,6 +57,12 @@ def write_page(reports: Sequence[dict[str, Any]], path: FilePath) -> None:
     atomic_write(path, render(reports))
 
 
+def is_page(path: Path) -> bool:
+    """Whether the file is a page of this program, of whatever version."""
+    with path.open("rb") as stream:
+        return b"<title>Inside a translation</title>" in stream.read(2**12)
+
+
 def _inline() -> tuple[str, str, str]:
     """The style, the script that runs before the page is drawn, and the other one."""
     style = BASE_STYLE.read_text(encoding="utf-8") + _read(STYLES)

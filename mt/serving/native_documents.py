@@ -14,7 +14,10 @@ from mt.serving.uploads import attachment, describe_upload, read_upload
 
 def _object(value: Any) -> Any:
     """The object of a field, where it has JSON in it."""
-    return parse_text(value or "{}") if isinstance(value, str) else value
+    try:
+        return parse_text(value or "{}") if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("must be an object in JSON") from None
 
 
 def _texts(value: Any) -> Any:

@@ -143,6 +143,7 @@ class ResumableFile:
         self.sha256 = hashlib.sha256()  # running hash of the source lines read
         self.output_sha256 = hashlib.sha256()  # running hash of what is written
         self.content: bytes | None = None  # instead of the lines
+        self.is_other = False  # whether the kept lines are those of another input
         with ExitStack() as stack:
             try:
                 stack.enter_context(only_writer(self.path))
@@ -226,6 +227,7 @@ class ResumableFile:
         self.num_skipped += len(known)
         complete = self.num_skipped == self.num_kept
         if known and complete and self.sha256.hexdigest() != self.kept_sha256:
+            self.is_other = True
             raise ValueError(f"{self.path}: begun with another input: begin anew with --restart")
         return sources[len(known) :]
 
@@ -266,9 +268,10 @@ class ResumableFile:
             if kind is None:
                 self._complete()
             elif self.num_kept:
-                log.warning(
-                    f"{self.num_kept:,} lines are translated and kept: continue with --resume"
-                )
+                if not self.is_other:
+                    log.warning(
+                        f"{self.num_kept:,} lines are translated and kept: continue with --resume"
+                    )
                 return
             self.partial.unlink(missing_ok=True)
             self.record.unlink(missing_ok=True)

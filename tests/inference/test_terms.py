@@ -126,8 +126,8 @@ def test_written_keeps_the_case_of_terms(everyday: Translator) -> None:
     "text", ["https://example.com/a", "A4", "%s", "{user}", "€ 5.00", "12", "1. (2)", "→ B7-x"]
 )
 def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) -> None:
-    assert TermRules(keep=True).leave_as_is(text)
-    assert not TermRules().leave_as_is(text)
+    assert TermRules(keep=True).of(text).is_whole_text
+    assert not TermRules().of(text).is_whole_text
     (result,) = everyday.translate([text], terms=TermRules(keep=True))
     assert (result.text, result.confidence) == (text, 1.0)
 
@@ -137,7 +137,7 @@ def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) ->
     [("See https://example.com/a", "either"), ("one", "either"), ("1,250.50", "german")],
 )
 def test_a_text_with_words_or_a_number_to_rewrite_is_translated(text: str, decimal: str) -> None:
-    assert not TermRules(keep=True, decimal=decimal).leave_as_is(text)
+    assert not TermRules(keep=True, decimal=decimal).of(text).is_whole_text
 
 
 def test_a_blank_line_stays_blank(everyday: Translator) -> None:

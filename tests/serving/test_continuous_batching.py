@@ -348,6 +348,18 @@ def test_a_prefix_is_no_longer_than_an_output_may_be(one_thread: Translator) -> 
     run(engine, talk)
 
 
+def test_terms_of_samples_are_refused_before_they_join_others(one_thread: Translator) -> None:
+    engine = ContinuousBatching(one_thread)
+    terms = TermRules(Glossary([("bear", ["Bärin"])]))
+
+    async def talk() -> None:
+        with pytest.raises(ValueError, match="terms need beam search"):
+            await engine.translate(Job(["The bear."], SearchOptions(samples=2), terms=terms), 60)
+        assert not engine._requests
+
+    run(engine, talk)
+
+
 def test_a_glossary_holds_nobody_up(
     one_thread: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,11 +71,20 @@ def test_terms_reach_the_engine() -> None:
     [
         {"glossary": {" ": "x"}}, {"glossary": {"x": []}}, {"glossary": {"x": " "}},
         {"glossary": {"x": 1}}, {"glossary": {f"x{i}": "y" for i in range(201)}},
-        {"decimal": "dutch"}, {"forbidden": ["x"] * 51}, {"forbidden": "x"}, {"keep": 1},
+        {"decimal": "dutch"}, {"forbidden": ["x"] * 51}, {"glossary": {"x" * 501: "y"}},
+        {"glossary": {"house": ["Haus", "ein Haus"]}, "forbidden": ["Haus"]},
+        {"forbidden": "x"}, {"keep": 1},
     ],
 )  # fmt: skip
 def test_wrong_terms_are_refused(terms: dict[str, Any]) -> None:
     assert post(URL, json={"text": "a", **terms}).status_code == 400
+
+
+def test_the_terms_of_a_request_have_a_limit() -> None:
+    glossary = {f"x{i}": "y" * 400 for i in range(51)}
+    response = post(URL, json={"text": "a", "glossary": glossary})
+    assert response.status_code == 413
+    assert response.json()["error"]["message"].startswith("the terms have 20,5")
 
 
 def test_every_option_reaches_the_engine() -> None:

@@ -112,6 +112,19 @@ def test_a_run_can_be_cut_short_twice(out: Path) -> None:
     assert out.read_text(encoding="utf-8") == "ONE\n\nZWEI\nGRÖSSE\nFIVE\n"
 
 
+def test_what_is_kept_of_another_input_is_not_offered(
+    out: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(out)
+    caplog.clear()
+    with (
+        pytest.raises(ValueError, match="begun with another input"),
+        ResumableFile(out, {"model": "a"}, resume=True) as file,
+    ):
+        file.skip(["one", "", "zwo", "Größe", "five"])
+    assert caplog.messages == []
+
+
 def test_what_is_kept_is_told(out: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         begin(out)
