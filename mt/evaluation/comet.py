@@ -1,7 +1,6 @@
 """COMET (Rei et al. 2020), a learned metric that also sees the source. It is an optional extra."""
 
 import contextlib
-import hashlib
 import logging
 import sys
 import warnings
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from mt.evaluation.metrics import COMET, Score, package_version
 from mt.utils.console import install_hint
+from mt.utils.hashes import sha256_of
 
 
 class Comet:
@@ -35,13 +35,9 @@ class Comet:
             raise ValueError(
                 f"comet={model}: no such COMET model can be loaded: {_one_line(error)}"
             ) from None
-        sha256 = hashlib.sha256()
-        with Path(path).open("rb") as stream:
-            while block := stream.read(2**20):
-                sha256.update(block)
         version = package_version("unbabel-comet")
         name = Path(model).name if path == model else model
-        self.signature = f"comet:{version}|model:{name}|sha256:{sha256.hexdigest()[:12]}"
+        self.signature = f"comet:{version}|model:{name}|sha256:{sha256_of(path)[:12]}"
         self._gpus = int(gpu)
 
     def __call__(

@@ -11,11 +11,10 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.incremental import position_table
 from mt.inference.options import MAX_EXTRA
 from mt.model.checkpoint import LoadedModel
-from mt.model.marian import MarianTransformer
+from mt.model.marian import EXCLUDED, MarianTransformer
 from mt.model.transformer import PAPER, Transformer
 
 TYPICAL_LENGTH = 15  # tokens of a sentence
-EXCLUDED = -1e4  # bias of the logits that no translation may contain; float16 can hold it
 
 
 def check_exportable(

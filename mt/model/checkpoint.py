@@ -5,7 +5,6 @@ A model folder is self-contained and holds no pickles: ``model.safetensors``, ``
 pickles; they are read under ``weights_only``, which refuses code.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from mt.model.transformer import Stacks
 from mt.model.weights import check_shapes, read_checkpoint, read_safetensors, transformer_weights
 from mt.utils.atomic import atomic_folder, atomic_write
 from mt.utils.checks import check_int, printable, short_repr
+from mt.utils.hashes import sha256_of
 from mt.utils.json_io import read_json
 
 # The second adds ``storage``, which is int8: programs that know only the first one refuse it.
@@ -260,9 +260,4 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Tensor]:
 def digest(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a weights file or a model folder's weights; reports name a model by it."""
     path = Path(path)
-    file = path / "model.safetensors" if path.is_dir() else path
-    sha = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(2**20):
-            sha.update(block)
-    return sha.hexdigest()
+    return sha256_of(path / "model.safetensors" if path.is_dir() else path)

@@ -25,6 +25,7 @@ from mt.model.transformer import Transformer
 FUNCTIONS = {name: name for name in ACTIVATIONS} | {"gelu_tanh": "gelu_new"}
 TIED = ("embed_tokens.weight", "lm_head.weight")  # names of the shared embedding end so
 SINUSOIDS = "embed_positions.weight"
+EXCLUDED = -1e4  # bias of the logits that no translation may contain; float16 can hold it
 
 
 class MarianTransformer(Transformer):

@@ -36,7 +36,6 @@ DEFAULTS = {"dropout": 0.1, "max_position_embeddings": 512}
 NAMES = ("<pad>", "<unk>", "<s>", "</s>")  # of our first four ids
 MOST_BEAM = 100  # what a model folder may name (mt.inference.options)
 MOST_CARD = 2**20  # bytes
-EXCLUDED = -1e4  # bias of the logits that no translation may contain; float16 can hold it
 CARD = """# {source} → {target} translation model
 
 `mt` converted this model from a MarianMTModel of transformers. See there who made it, from which
@@ -189,7 +188,7 @@ def convert(
         raise ValueError(f"{folder}: {error}") from None
     # No translation holds them (bad_words_ids), and one row of Marian's has become both.
     with torch.no_grad():
-        model.output_bias[[PAD, BOS]] = EXCLUDED
+        model.output_bias[[PAD, BOS]] = marian.EXCLUDED
     facts = dict(origin or {"imported from": folder.resolve().name}) | read_card(folder)
     lines = "\n".join(f"- {name}: {text}" for name, text in facts.items())
     card = CARD.format(source=languages[0], target=languages[1], facts=lines)

@@ -27,6 +27,7 @@ from mt.serving.metrics import Metrics
 from mt.serving.middleware import Observe, ReceiveRequest
 from mt.serving.requests import RequestError, error_response
 from mt.serving.service import Service, as_request_error
+from mt.serving.uploads import REMARKS
 from mt.utils import BASE_STYLE
 
 PAGE = Path(__file__).parent / "page"
@@ -84,14 +85,14 @@ def create_app(
     _add_page(app)
     _add_error_handlers(app, metrics)
     # The last one added stands around the others.
-    app.add_middleware(ReceiveRequest, limits=limits, metrics=metrics)
+    app.add_middleware(ReceiveRequest, service=service)
     if origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
-            expose_headers=["Content-Disposition", "Retry-After"],
+            expose_headers=["Content-Disposition", "Retry-After", REMARKS],
         )
     app.add_middleware(Observe, metrics=metrics)
     return app

@@ -85,7 +85,7 @@ def make_router(service: Service) -> APIRouter:
         ),
     )
     async def translate(request: Request) -> dict[str, Any]:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         body = await read_body(request, TranslateBody, form=True)
         body.check()
         check_target(service, body.target_lang)
@@ -115,7 +115,7 @@ def make_router(service: Service) -> APIRouter:
     @router.post("/languages", include_in_schema=False)
     @router.get("/languages", summary="The languages at hand")
     async def languages(request: Request) -> list[dict[str, Any]]:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         body = await read_body(request, LanguagesBody, form=True)
         code = service.source if body.type == "source" else service.target
         language: dict[str, Any] = {"language": code.upper(), "name": language_name(code)}
@@ -124,16 +124,10 @@ def make_router(service: Service) -> APIRouter:
     @router.post("/usage", include_in_schema=False)
     @router.get("/usage", summary="Characters since the start")
     async def usage(request: Request) -> dict[str, int]:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         return {"character_count": service.characters, "character_limit": CHARACTER_LIMIT}
 
     return router
-
-
-def check_key(service: Service, request: Request) -> None:
-    """Raise RequestError for a request without a valid key."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    service.check_key(key.strip() if scheme.lower() == "deepl-auth-key" else None, 403)
 
 
 def check_target(service: Service, code: str) -> None:

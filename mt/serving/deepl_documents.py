@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from mt.inference.terms import TermRules
-from mt.serving.deepl import Unsupported, check_key, check_target, known_source
+from mt.serving.deepl import Unsupported, check_target, known_source
 from mt.serving.documents import Documents, Order
 from mt.serving.kept_documents import KeptDocument, KeptDocuments
 from mt.serving.requests import RequestError, bad_request, describe, read_body
@@ -44,7 +44,7 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         ),
     )
     async def upload(request: Request) -> dict[str, Any]:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         body, name, data = await read_upload(request, DocumentBody)
         body.check()
         check_target(service, body.target_lang)
@@ -96,7 +96,7 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         return attachment(document.file.name, document.file.data)
 
     async def _find(request: Request) -> tuple[str, KeptDocument]:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         body = await read_body(request, KeyBody, form=True)
         number = request.path_params["number"]
         found = kept.get(number)

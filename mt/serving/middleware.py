@@ -7,10 +7,9 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mt.serving.limits import Limits
 from mt.serving.metrics import Metrics
 from mt.serving.requests import DOCUMENT_PATHS, RequestError, error_response, interface_of
-from mt.serving.service import as_request_error
+from mt.serving.service import SCHEMES, Service, as_request_error
 from mt.utils.checks import printable
 
 log = logging.getLogger(__name__)
@@ -86,8 +85,9 @@ class ReceiveRequest:
     When the client leaves, the application's task is cancelled, and with it its work.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
-        self.app, self.limits, self.metrics = app, limits, metrics
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+        self.limits, self.metrics = service.limits, service.metrics
         self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,11 +98,9 @@ class ReceiveRequest:
         refusal = None
         if is_upload:
             most += self.limits.document_bytes
-            if self._uploads >= MOST_UPLOADS:
-                wait = {"Retry-After": str(RETRY_SECONDS)}
-                message = "the server is busy with other documents: try again later"
-                refusal = RequestError(429, "overloaded", message, wait)
-        self._uploads += is_upload
+            refusal = self._refusal(scope)
+        is_kept = is_upload and refusal is None
+        self._uploads += is_kept
         try:
             reading = self._read(most, refusal, scope, receive)
             body = await asyncio.wait_for(reading, self.limits.send_seconds)
@@ -115,7 +113,20 @@ class ReceiveRequest:
             if body is not None:
                 await self._run(body, scope, receive, send)
         finally:
-            self._uploads -= is_upload
+            self._uploads -= is_kept
+
+    def _refusal(self, scope: Scope) -> RequestError | None:
+        """Why a file is not taken, whatever it holds."""
+        if scope["path"].startswith(tuple(SCHEMES)):  # others have their key beside the file
+            try:
+                self.service.check_authorization(scope)
+            except RequestError as error:
+                return error
+        if self._uploads < MOST_UPLOADS:
+            return None
+        wait = {"Retry-After": str(RETRY_SECONDS)}
+        message = "the server is busy with other documents: try again later"
+        return RequestError(429, "overloaded", message, wait)
 
     async def _read(
         self, most: int, refusal: RequestError | None, scope: Scope, receive: Receive

@@ -98,7 +98,7 @@ def make_router(service: Service) -> APIRouter:
         openapi_extra=describe("/v1/translate", TranslateBody, EXAMPLE, form=False),
     )
     async def translate(request: Request) -> Response:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         body = await read_body(request, TranslateBody, form=False)
         job = _job(service, body)
         if body.stream:
@@ -128,12 +128,6 @@ def make_router(service: Service) -> APIRouter:
         }
 
     return router
-
-
-def check_key(service: Service, request: Request) -> None:
-    """Raise RequestError for a request without a valid key."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    service.check_key(key.strip() if scheme.lower() == "bearer" else None, 401)
 
 
 def _job(service: Service, body: TranslateBody) -> Job:

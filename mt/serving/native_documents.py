@@ -7,7 +7,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mt.inference.terms import DECIMALS
 from mt.serving.documents import Documents, Order
-from mt.serving.native import check_key
 from mt.serving.requests import Strings, parse_text
 from mt.serving.uploads import attachment, describe_upload, read_upload
 
@@ -60,7 +59,7 @@ def make_router(documents: Documents) -> APIRouter:
         response_class=Response,
     )
     async def translate(request: Request) -> Response:
-        check_key(service, request)
+        service.check_authorization(request.scope)
         body, name, data = await read_upload(request, DocumentBody)
         terms = service.term_rules(body.glossary, body.keep, body.decimal, body.forbidden)
         languages = service.target, service.source

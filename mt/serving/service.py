@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from starlette.types import Scope
+
 from mt.documents.html import HtmlDocument
 from mt.documents.tags import needs_links
 from mt.inference.glossary import Glossary
@@ -18,6 +20,10 @@ from mt.serving.metrics import Metrics
 from mt.serving.requests import RequestError, bad_request
 
 NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"}
+
+
+# Where the header Authorization has the key: its scheme, and the status without a valid one
+SCHEMES = {"/v1/": ("bearer", 401), "/v2/": ("deepl-auth-key", 403)}
 
 
 class Service:
@@ -39,6 +45,13 @@ class Service:
             message = "this API key is not valid" if key else "this server wants an API key"
             challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
             raise RequestError(status, "unauthorized", message, challenge)
+
+    def check_authorization(self, scope: Scope) -> None:
+        """Raise RequestError for a request to /v1 or /v2 without a valid key in its header."""
+        path, headers = scope["path"], dict(scope["headers"])
+        scheme, status = next(own for start, own in SCHEMES.items() if path.startswith(start))
+        given, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        self.check_key(key.strip() if given.lower() == scheme else None, status)
 
     def check_texts(self, texts: Sequence[str], prefixes: Sequence[str] = ()) -> None:
         """Raise RequestError for no text, for too many, and for too many characters in all."""

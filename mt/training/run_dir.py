@@ -14,7 +14,7 @@ from mt.utils.json_io import read_json
 from mt.utils.locks import exclusive_lock
 from mt.utils.processes import SWEEP
 
-PATIENCE = 3.0  # seconds in which the workers of a killed run end, which hold its lock
+LOCK_TIMEOUT = 3.0  # seconds in which the workers of a killed run end, which hold its lock
 
 
 def run_dir(ckpt: str | None, new: str) -> str:
@@ -53,7 +53,7 @@ OmegaConf.register_new_resolver("new_dir", new_dir, replace=True, use_cache=True
 def only_run(folder: Path) -> Iterator[None]:
     """Let no other run use the folder inside the block. Raises BlockingIOError when one does."""
     folder.mkdir(parents=True, exist_ok=True)
-    file, end = folder / ".lock", time.monotonic() + PATIENCE
+    file, end = folder / ".lock", time.monotonic() + LOCK_TIMEOUT
     with ExitStack() as stack:
         while True:
             try:

@@ -156,11 +156,11 @@ def test_a_header_says_what_one_should_know_of_a_table() -> None:
         ("a.pdf", b"%PDF-1.4", {}, 415, "a.pdf: this kind of file is not read: save it as .docx"),
         ("a.exe", b"MZ", {}, 415, "a.exe: this kind of file is not read: send .docx, .pptx"),
         ("a", b"x", {}, 415, "a: this kind"),
-        ("a.md", b"x", {"glossary": "{"}, 400, "glossary: Expecting"),
+        ("a.md", b"x", {"glossary": "{"}, 400, "glossary: must be an object in JSON"),
         ("a.md", b"x", {"glossary": "[]"}, 400, "glossary: Input should be a valid dict"),
         ("a.md", b"x", {"glossary": '{"a": "\\ud800"}'}, 400, "glossary: "),
         ("a.md", b"x", {"glossary": '{"a": ""}'}, 400, "a: a term must have"),
-        ("a.md", b"x", {"glossary": "[" * 100_000}, 400, "glossary: nested too deeply"),
+        ("a.md", b"x", {"glossary": "[" * 100_000}, 400, "glossary: must be an object in JSON"),
         ("a.md", b"x", {"keep": "perhaps"}, 400, "keep: Input should be"),
         ("a.md", b"x", {"decimal": "x"}, 400, "decimal='x': must be"),
         ("a.md", b"x", {"nothing": "x"}, 400, "nothing: there is no such field"),
@@ -352,6 +352,39 @@ def test_only_so_many_large_bodies_are_in_memory() -> None:
             assert {(await request).status_code for request in slow} == {415}
             response = await client.post(URL, files={"file": ("a.md", "x")})
             assert response.status_code == 200
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "scheme"),
+    [(URL, 401, "Bearer"), ("/v2/document", 403, "DeepL-Auth-Key")],
+)
+def test_who_has_no_key_takes_no_place(url: str, status: int, scheme: str) -> None:
+    app = create_app(StandIn(), keys=ApiKeys(["k"]))
+    sent = asyncio.Event()
+
+    async def body() -> Any:
+        yield b"x"
+        await sent.wait()
+
+    async def check() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+
+            def post(key: str) -> Any:
+                headers = {"Authorization": f"{scheme} {key}"}
+                return asyncio.ensure_future(client.post(url, content=body(), headers=headers))
+
+            slow = [post("wrong") for _ in range(MOST_UPLOADS)]
+            await asyncio.sleep(0.05)
+            fields = {"target_lang": "DE"} if "v2" in url else {}
+            headers = {"Authorization": f"{scheme} k"}
+            files = {"file": ("a.md", "x")}
+            response = await client.post(url, files=files, data=fields, headers=headers)
+            assert response.status_code == 200
+            sent.set()
+            assert {(await request).status_code for request in slow} == {status}
 
     asyncio.run(check())
 

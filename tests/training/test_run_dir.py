@@ -78,7 +78,7 @@ with only_run(Path(sys.argv[1])):
 def test_a_second_run_in_a_folder_ends_and_harms_nothing(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(run_dir, "PATIENCE", 0.2)
+    monkeypatch.setattr(run_dir, "LOCK_TIMEOUT", 0.2)
     folder = tmp_path / "run"
     args = [*arguments(corpus, folder, trainer__max_steps=1), "ckpt=auto"]
     command = [sys.executable, "-c", HOLD, str(folder)]

@@ -371,7 +371,7 @@ def test_a_second_sweep_in_a_folder_ends_at_once(
     sweeping: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, call = sweeping
-    monkeypatch.setattr(run_dir, "PATIENCE", 0.1)
+    monkeypatch.setattr(run_dir, "LOCK_TIMEOUT", 0.1)
     with run_dir.only_run(Path("x")):
         code, _, err = call("seed=1,2", "hydra.sweep.dir=x", "ckpt=auto")
     assert (code, started.seeds) == (2, [])
