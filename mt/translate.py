@@ -5,6 +5,7 @@ once, so it imports neither Lightning nor Hydra nor `datasets`.
 """
 
 import argparse
+import contextlib
 import io
 import itertools
 import json
@@ -80,12 +81,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         useless = [name for name in names if getattr(args, name) is not None]
         others = ("split", "prefix", "attention", "align", "mbr", "glossary", "keep", "forbid")
         useless += [n for n in others if getattr(args, n)]
+        useless += ["decimal"] if args.decimal != "either" else []
         if useless:
             parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
     if args.keep is False and args.decimal != "either":
         parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
-    if args.keep and (args.samples or args.alternatives):
-        parser.error("--keep needs beam search: leave out --samples and --alternatives")
+    if args.samples or args.alternatives:
+        if args.keep:
+            parser.error("--keep needs beam search: leave out --samples and --alternatives")
+        if args.decimal != "either":
+            parser.error("--decimal needs beam search: leave out --samples and --alternatives")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
@@ -96,6 +101,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         ):  # fmt: skip
             if getattr(args, name):
                 parser.error(f"--{name} is not for --engine {args.engine}")
+        if args.decimal != "either":
+            parser.error(f"--decimal is not for --engine {args.engine}")
     return args
 
 
@@ -105,6 +112,8 @@ def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace
     for name in (*lines, *others):
         if getattr(args, name):
             parser.error(f"--continue goes without {name.replace('_', '-')}")
+    if args.decimal != "either":
+        parser.error("--continue goes without decimal")
     if args.beam_size is None and args.samples is None:
         args.samples = 1
     if args.engine != "mt":
@@ -226,10 +235,14 @@ def open_output(
 
 
 def is_open(path: Path) -> bool:
-    """Whether the shell has opened the file: for standard output, or as /dev/fd/3."""
+    """Whether the shell has opened the file: for standard output or errors, or as /dev/fd/3."""
     if os.path.realpath(path.parent).startswith("/proc/"):
         return True
-    return sys.stdout is not None and os.path.samestat(path.stat(), os.fstat(1))
+    streams = []
+    for number in (1, 2):
+        with contextlib.suppress(OSError):  # it is closed
+            streams.append(os.fstat(number))
+    return any(os.path.samestat(path.stat(), stream) for stream in streams)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from mt.data.prepared_corpus import PreparedCorpus
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 
+FEW = 5  # pairs of a batch
 Sides = tuple[list[np.ndarray], list[np.ndarray]]  # ids of the source and the target sentences
 
 
@@ -28,8 +29,10 @@ class Augmentation(NamedTuple):
 
     def __call__(self, sides: Sides, draw: Draw) -> Sides:
         """The pairs that were drawn, changed: in another way in each epoch."""
-        # Seeds of the batch itself: a resumed run and any worker make the same batch.
-        entropy = np.random.SeedSequence((self.seed, draw.epoch, *draw.indices))
+        # Seeds of the batch itself: a resumed run and any worker make the same batch. Many pairs
+        # come in another order in every epoch, few may come again as they were.
+        numbers = draw.indices if len(draw.indices) > FEW else (draw.epoch, *draw.indices)
+        entropy = np.random.SeedSequence((self.seed, *numbers))
         *bpe_seeds, noise_seed = entropy.generate_state(3).tolist()
         source, target = sides
         if self.noise:

@@ -209,7 +209,8 @@ class TokenBudgetSampler(Sampler[Draw]):
         rng = np.random.default_rng((self.seed, epoch))
         batches += self._stratified_batches(rng)
         order = rng.permutation(self.num_batches)[: len(self) * self.world_size]
-        return [batches[i] for i in order[self.rank :: self.world_size]]
+        # Shuffled inside too: what is drawn for a batch follows from its numbers in their order.
+        return [rng.permutation(batches[i]) for i in order[self.rank :: self.world_size]]
 
     def _stratified_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         pairs, batches = self.sorted[self.num_long :], self.num_stratified

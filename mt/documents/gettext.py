@@ -22,9 +22,10 @@ ESCAPE = re.compile(rf"((?:{NUMBER.pattern})+)|\\(.)")
 log = logging.getLogger(__name__)
 
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-# The sign before the letter that opens a menu, and the longest label that has one.
-ACCELERATOR = re.compile(r"(?<!\w)_(?=[^\W\d_])|(?<![A-Z0-9&])&(?=[^\W\d_])(?!\w+;)")
-LABEL = 60
+# A label such as "_Save" or "Save &as": words, one of them with the sign before its first letter.
+# Signs within words, as in "R&D" or "E&xit", stay: they may mean something else.
+ACCELERATOR = re.compile(r"(?<!\S)[_&](?=[^\W\d_]+(?:…|\.\.\.|:|\Z|\s))")
+LABEL = re.compile(r"[^\n_&`{}<>/\\$%@=]{0,60}")  # without its accelerator
 WIDTH = 79  # of the lines that gettext's own programs write, with the quotes
 NEEDED = "äöüÄÖÜß„“–"
 # A line of a message goes on in the next one that begins with a small letter.
@@ -33,7 +34,6 @@ FORMAT = re.compile(r"#,.*(?<!no-)\b(?:c|objc|python|perl|php|gcc-internal|qt|bo
 DIRECTIVE = re.compile(
     r"%(\(\w+\)|\d+\$)?[-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[qLjzt])?[diouxXeEfFgGaAcsp%]"
 )
-LETTER = re.compile(rf"{DIRECTIVE.pattern}|<[^>]*>|\{{\w*\}}|(?P<letter>[^\W\d_])")
 
 
 @dataclass
@@ -177,8 +177,9 @@ def _escaped(text: str) -> str:
 
 def _without_accelerator(text: str) -> tuple[str, str]:
     """A label without the sign before one of its letters, and the sign."""
-    signs = ACCELERATOR.findall(text) if len(text) <= LABEL and "\n" not in text else []
-    return (ACCELERATOR.sub("", text), signs[0]) if len(signs) == 1 else (text, "")
+    match = ACCELERATOR.search(text)
+    label = ACCELERATOR.sub("", text, count=1)
+    return (label, match[0]) if match and LABEL.fullmatch(label) else (text, "")
 
 
 def _lines(
@@ -189,9 +190,7 @@ def _lines(
     Its first letter gets the ``accelerator``. It is empty when a program would read other values
     than in ``like``.
     """
-    letters = (match.start() for match in LETTER.finditer(text) if match["letter"])
-    if accelerator and (first := next(letters, None)) is not None:
-        text = f"{text[:first]}{accelerator}{text[first:]}"
+    text = re.sub(r"(?=[^\W\d_])", accelerator, text, count=1)
     if like is not None and _directives(text) != _directives(like):
         log.warning(f"{like[:50]!r} stays without a translation: it had other placeholders")
         text = ""

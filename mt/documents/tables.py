@@ -135,11 +135,14 @@ def _pair(column: str, names: Sequence[str]) -> tuple[str, str]:
     old, sign, new = column.partition("=")
     if column in names or not sign:
         old = new = column
-    if not new:
-        raise DocumentError(f'"{column}" names no column for the translations: name it after =')
-    if list(names).count(old) > 1:
-        raise DocumentError(f'has several columns "{printable(old, 50)}": give them other names')
-    if old in names:
+    if sign and not new:
+        message = "names no column for the translations: name it after ="
+        raise DocumentError(f'"{printable(column, 50)}" {message}')
+    for name in (old, new):
+        if list(names).count(name) > 1:
+            quoted = f'"{printable(name, 50)}"'
+            raise DocumentError(f"has several columns {quoted}: give them other names")
+    if old in names and new:
         return old, new
     shown = ["".join(filter(str.isprintable, name))[:50] for name in names if name]
     known = ", ".join(f'"{name}"' for name in shown[:MOST_NAMES]) or "none"

@@ -54,7 +54,6 @@ class Glossary:
         self.inflect = inflect
         self.entries: dict[str, Entry] = {}
         self._by_tokens: dict[tuple[str, ...], list[Entry]] = {}
-        self._longest = 0
         for source, targets in entries:
             source = " ".join(source.split())
             own = tuple(" ".join(target.split()) for target in targets)
@@ -68,7 +67,7 @@ class Glossary:
         for entry in self.entries.values():
             tokens = tuple(TOKEN.findall(entry.source.casefold()))
             self._by_tokens.setdefault(tokens, []).append(entry)
-            self._longest = max(self._longest, len(tokens))
+        self._lengths = sorted(set(map(len, self._by_tokens)), reverse=True)  # tokens of the terms
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -99,7 +98,7 @@ class Glossary:
         found: list[Match] = []
         i = 0
         while i < len(words):
-            for length in range(min(self._longest, len(words) - i), 0, -1):
+            for length in (n for n in self._lengths if n <= len(words) - i):
                 targets = self._targets(words[i : i + length], lower[i : i + length], text)
                 if targets:
                     start, end = words[i][1], words[i + length - 1][2]

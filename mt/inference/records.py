@@ -44,5 +44,5 @@ def _part_record(part: Segment, attention: bool) -> dict[str, Any]:
     }
     if attention and part.attention is not None:  # the mean over layers and heads: [T, S]
         rows = part.attention.mean(dim=(0, 1)).tolist()
-        record["attention"] = [[round(weight, 4) for weight in row] for row in rows]
+        record["attention"] = [[json_number(round(w, 4)) for w in row] for row in rows]
     return record

@@ -164,7 +164,8 @@ class ContinuousBatching:
             own = prefixes and prefixes[part]
             plan += self.translator.plan(all_lines[part], own, job.split, job.terms)
         inputs = list(itertools.chain.from_iterable(plan))
-        if not job.options.is_beam_search and any(x.constraints for x in inputs):
+        wanted = job.terms is not None and (job.terms.glossary or job.terms.forbidden)
+        if not job.options.is_beam_search and (wanted or any(x.constraints for x in inputs)):
             raise ValueError("terms need beam search: leave out samples and alternatives")
         longest = max((len(x.prefix) for x in inputs), default=0)
         if longest > self.max_prefix:

@@ -34,7 +34,7 @@ def _segment_record(part: Segment, source: str, text: str, tokens: bool) -> dict
         record["log_probs"] = [rounded(value) for value in part.log_probs]
     if part.alignment is not None:  # T rows of S weights
         rows = part.alignment.tolist()
-        record["alignment"] = [[round(weight, 4) for weight in row] for row in rows]
+        record["alignment"] = [[json_number(round(w, 4)) for w in row] for row in rows]
     return record
 
 

@@ -66,8 +66,15 @@ class Interruption(pl.Callback):
 class TimeLimit(Timer):
     """``trainer.max_time`` ends training after a whole optimizer step.
 
-    Lightning's own timer also ends it inside an accumulation, whose gradients are then lost.
+    It is the time of this run: a resumed one has it anew. Lightning's own timer counts all runs,
+    and also ends training inside an accumulation, whose gradients are then lost.
     """
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        pass
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)

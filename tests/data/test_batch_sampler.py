@@ -220,6 +220,15 @@ def test_long_pairs_change_their_order_and_dropped_batches_change_every_epoch() 
     assert set(itertools.chain(*epochs)) == set(range(90))
 
 
+@pytest.mark.parametrize("length", [2, 100])
+def test_a_batch_of_the_same_pairs_is_not_the_same_list(length: int) -> None:
+    """The list seeds what BPE-dropout draws for a batch."""
+    s = sampler((np.full(20, length),) * 2, max_tokens=2000)
+    (first,), (second,) = s.plan(0), s.plan(1)
+    assert set(first) == set(second)
+    assert first.tolist() != second.tolist()
+
+
 def test_epochs_have_different_batches() -> None:
     s = sampler(natural_lengths(2000))
     epochs = [[b.tolist() for b in s.plan(epoch)] for epoch in range(3)]

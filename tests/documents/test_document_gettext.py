@@ -33,8 +33,8 @@ BITS = ['msgid "a"\n', 'msgstr ""\n', '"', "\\", "#, fuzzy\n", "#~ ", "\n", "\n\
         ('msgctxt "keep"\nmsgid "a"\nmsgstr ""\n', 'msgctxt "keep"\nmsgid "a"\nmsgstr "A"\n'),
         ('msgid "Na\\303\\257ve \\x63af\\xc3\\xa9 \\\\303"\nmsgstr ""\n',
          'msgid "Na\\303\\257ve \\x63af\\xc3\\xa9 \\\\303"\nmsgstr "NAÏVE CAFÉ \\\\303"\n'),
-        ('msgid "_Save"\nmsgstr ""\nmsgid "Save &as: %s"\nmsgstr ""\n',
-         'msgid "_Save"\nmsgstr "_SAVE"\nmsgid "Save &as: %s"\nmsgstr "&SAVE AS: %S"\n'),
+        ('msgid "_Save"\nmsgstr ""\nmsgid "Save &as…"\nmsgstr ""\n',
+         'msgid "_Save"\nmsgstr "_SAVE"\nmsgid "Save &as…"\nmsgstr "&SAVE AS…"\n'),
         ('msgid "5 _saved"\nmsgstr ""\n', 'msgid "5 _saved"\nmsgstr "5 _SAVED"\n'),
         ('msgid "snake_case, R&D, a &amp; b"\nmsgstr ""\n',
          'msgid "snake_case, R&D, a &amp; b"\nmsgstr "SNAKE_CASE, R&D, A &AMP; B"\n'),
@@ -152,3 +152,17 @@ def test_a_message_keeps_its_directives_or_stays_without_a_translation(
     rendered = document.render([Segment(translation)]).decode()
     assert rendered.endswith(f'msgstr "{translation if is_written else ""}"\n')
     assert bool(caplog.records) != is_written
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["See http://x.org/?q=foo&lang=en", "{_count} files", "%(_name)s is new", "Use $_GET here",
+     "See /usr/_local", "Use `_start` here", "Drag&drop files", "_not_ found", "_my_var is",
+     "&lt; a", "Tom & Mary", "_One _two", "a_b", "_%s"],
+)  # fmt: skip
+def test_other_signs_are_no_shortcuts(text: str) -> None:
+    document = read_po(f'msgid "{text}"\nmsgstr ""\n'.encode())
+    translated = [Segment("Ein Text", segment.tags) for segment in document.segments]
+    rendered = document.render(translated).decode()
+    assert "_Ein" not in rendered
+    assert "&Ein" not in rendered

@@ -95,6 +95,7 @@ def test_each_line_of_a_cell_is_a_segment() -> None:
         (read_csv, b"en\n\xfc\n", "is not valid UTF-8"),
         (partial(read_csv, columns=["en=de"]), b"en\na\nb,c\n", "has 2 cells in row 3 and 1 names"),
         (partial(read_csv, columns=["en="]), b"en\na\n", '"en=" names no column for the trans'),
+        (partial(read_csv, columns=["en=id"]), b"id,en,id\n1,a,b\n", 'several columns "id"'),
         (read_csv, b"id,en,en\n1,a,b\n", 'has several columns "en": give them other names'),
         (
             partial(read_csv, columns=["en=de", "id=de"]),

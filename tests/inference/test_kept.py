@@ -251,7 +251,7 @@ def test_hostile_text_takes_linear_time(part: int) -> None:
 def is_linear(text: str) -> bool:
     """One measurement, which other work on the machine can spoil."""
     short, long = process_time(find_kept, text[:10_000]), process_time(find_kept, text)
-    return long < 9 * short + 0.1
+    return long < 9 * short + 0.05
 
 
 def process_time(function: Callable[[str], object], text: str) -> float:

@@ -80,10 +80,12 @@ def test_a_time_limit_ends_training_after_a_whole_step(
 
     with monkeypatch.context() as patch:
         patch.setattr(TimeLimit, "_check_time_remaining", check)
+        patch.setattr(TimeLimit, "time_elapsed", lambda *_: 1e9)  # which a checkpoint could keep
         limited = [*arguments(corpus, resumed, **changes), "+trainer.max_time=00:00:00:10"]
         assert run(limited, patch) == 0
     assert checks == [0, 1, 2]
-    assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
+    again = ["ckpt=last", "+trainer.max_time=00:00:10:00"]
+    assert run([*arguments(corpus, resumed, **changes), *again], monkeypatch) == 0
     assert_same_weights(straight, resumed)
 
 
