@@ -42,8 +42,8 @@ def test_each_limit_has_a_flag() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--limit-texts", "0"], "texts=0: must be a whole number"),
-        (["--limit-send-seconds", "nan"], "send_seconds=nan: must be a number above 0"),
+        (["--limit-texts", "0"], "--limit-texts=0: must be a whole number"),
+        (["--limit-send-seconds", "nan"], "--limit-send-seconds=nan: must be a number above 0"),
         (["--port", "65536"], "port=65536: must be a whole number from 0 to 65,535"),
         (["--api-keys", "no-such-file"], "no-such-file: no such file"),
         (["--api-keys", os.devnull], f"{os.devnull}: not a regular file"),
