@@ -5,7 +5,6 @@ once, so it imports neither Lightning nor Hydra nor `datasets`.
 """
 
 import argparse
-import contextlib
 import io
 import itertools
 import json
@@ -43,7 +42,7 @@ with console.exit_at_interrupt():
     from mt.inference.translator import Translator
     from mt.model import checkpoint
     from mt.model.model_path import resolve_model_path
-    from mt.utils.atomic import check_not_input
+    from mt.utils.atomic import check_not_input, is_open
     from mt.utils.checks import check_int
     from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
     from mt.utils.native import compiling
@@ -55,6 +54,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments; argparse ends the program with status 2 when they do not go together."""
     parser = make_parser()
     args = parser.parse_args(argv)
+    if args.decimal == "either":  # as if it were not named
+        args.decimal = None
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
     for name in ("resume", "restart"):
@@ -80,40 +81,36 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         names = sorted(SEARCH_HELP.keys() - {"alpha", "beam_size"})
         useless = [name for name in names if getattr(args, name) is not None]
         others = ("split", "prefix", "attention", "align", "mbr", "glossary", "keep", "forbid")
-        useless += [n for n in others if getattr(args, n)]
-        useless += ["decimal"] if args.decimal != "either" else []
+        useless += [n for n in (*others, "decimal") if getattr(args, n)]
         if useless:
             parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
-    if args.keep is False and args.decimal != "either":
+    if args.keep is False and args.decimal:
         parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
     if args.samples or args.alternatives:
-        if args.keep:
-            parser.error("--keep needs beam search: leave out --samples and --alternatives")
-        if args.decimal != "either":
-            parser.error("--decimal needs beam search: leave out --samples and --alternatives")
+        for name in ("keep", "decimal"):
+            if getattr(args, name):
+                advice = "leave out --samples and --alternatives"
+                parser.error(f"--{name} needs beam search: {advice}")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
             parser.error(f"--engine {args.engine} wants one --model, a folder written by mt.export")
         for name in (
             "score", "tokens", "attention", "align", "samples", "alternatives", "mbr", "glossary",
-            "keep", "forbid",
+            "keep", "forbid", "decimal",
         ):  # fmt: skip
             if getattr(args, name):
                 parser.error(f"--{name} is not for --engine {args.engine}")
-        if args.decimal != "either":
-            parser.error(f"--decimal is not for --engine {args.engine}")
+    args.decimal = args.decimal or "either"
     return args
 
 
 def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     lines = ("sentences", "input", "output", "resume", "score", "prefix", "align", "attention")
-    others = ("glossary", "keep", "forbid", "mbr", "alternatives", "tokens", "n_best", "split")
-    for name in (*lines, *others):
+    others = ("glossary", "keep", "decimal", "forbid", "mbr", "alternatives", "tokens", "n_best")
+    for name in (*lines, *others, "split"):
         if getattr(args, name):
             parser.error(f"--continue goes without {name.replace('_', '-')}")
-    if args.decimal != "either":
-        parser.error("--continue goes without decimal")
     if args.beam_size is None and args.samples is None:
         args.samples = 1
     if args.engine != "mt":
@@ -232,17 +229,6 @@ def open_output(
         **{name: getattr(args, name) for name in settings},
     }
     return stack.enter_context(ResumableFile(path, identity, args.resume, args.restart))
-
-
-def is_open(path: Path) -> bool:
-    """Whether the shell has opened the file: for standard output or errors, or as /dev/fd/3."""
-    if os.path.realpath(path.parent).startswith("/proc/"):
-        return True
-    streams = []
-    for number in (1, 2):
-        with contextlib.suppress(OSError):  # it is closed
-            streams.append(os.fstat(number))
-    return any(os.path.samestat(path.stat(), stream) for stream in streams)
 
 
 def run(args: argparse.Namespace) -> None:

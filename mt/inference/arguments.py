@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--keep", action=argparse.BooleanOptionalAction, help="keep addresses, file names, "
         "placeholders, codes and numbers as they are (default: only in an argument, a line typed "
         "at a prompt, or a document)")  # fmt: skip
-    add("--decimal", choices=DECIMALS, default="either", help="how --keep writes 1,250.50: as "
+    add("--decimal", choices=DECIMALS, help="how --keep writes 1,250.50: as "
         "German does, as it is, or either (default)")  # fmt: skip
     add("--forbid", metavar="PHRASE", action="append", default=[], help="a phrase that must not "
         "come; several are allowed")  # fmt: skip

@@ -135,9 +135,8 @@ class InMemoryParser(MultiPartParser):
 async def read_multipart(request: Request, most_files: int) -> list[tuple[str, str | UploadFile]]:
     """The fields and files of a form in several parts. Raises RequestError for what is none."""
     kind = request.headers.get("content-type", "")
-    kind = re.sub(
-        r";\s*charset\s*=[^;]*", "", kind, flags=re.IGNORECASE
-    )  # it may be any of Python's
+    # Starlette would decode by a charset, which may be any of Python's.
+    kind = re.sub(r";\s*charset\s*=[^;]*", "", kind, flags=re.IGNORECASE)
     parser = InMemoryParser(
         Headers({"content-type": kind}), _slices(await request.body()),
         max_files=most_files, max_fields=MOST_FIELDS, max_part_size=2**20,

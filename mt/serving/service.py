@@ -20,8 +20,6 @@ from mt.serving.metrics import Metrics
 from mt.serving.requests import RequestError, bad_request
 
 NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"}
-
-
 # Where the header Authorization has the key: its scheme, and the status without a valid one
 SCHEMES = {"/v1/": ("bearer", 401), "/v2/": ("deepl-auth-key", 403)}
 

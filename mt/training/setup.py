@@ -126,7 +126,6 @@ def make_trainer(
     tensorboard = TensorBoardLogger(folder, name="logs", version=f"version_{csv.version}")
     fixed: dict[str, Any] = {
         "max_epochs": -1,  # max_steps ends the training
-        "callbacks": callbacks,
         "logger": [csv, tensorboard],
         "accumulate_grad_batches": 1,  # set_up sets it when it knows the number of devices
         "check_val_every_n_epoch": None,
@@ -141,8 +140,8 @@ def make_trainer(
     settings = dict(settings)
     max_time = settings.pop("max_time", None)
     try:
-        fixed["callbacks"] += [] if max_time is None else [TimeLimit(max_time)]
-        return pl.Trainer(**settings, **fixed)
+        limit = [] if max_time is None else [TimeLimit(max_time)]
+        return pl.Trainer(**settings, **fixed, callbacks=[*callbacks, *limit])
     except Exception as error:  # Lightning has many kinds for wrong settings
         raise ValueError(f"trainer: {' '.join(str(error).split())}") from error
 

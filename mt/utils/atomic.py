@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from mt.utils.locks import exclusive_lock, waiting_lock
@@ -123,3 +123,14 @@ def check_not_input(output: FilePath, *inputs: FilePath | int) -> None:
             raise ValueError(
                 f"{name} is read, and writing {output} would replace it: name another output"
             )
+
+
+def is_open(path: Path) -> bool:
+    """Whether the shell has opened the file: for standard output or errors, or as /dev/fd/3."""
+    if os.path.realpath(path.parent).startswith("/proc/"):
+        return True
+    streams = []
+    for number in (1, 2):
+        with suppress(OSError):  # it is closed
+            streams.append(os.fstat(number))
+    return any(os.path.samestat(path.stat(), stream) for stream in streams)
