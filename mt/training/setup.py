@@ -36,7 +36,7 @@ from mt.training.malloc import tune_malloc_for_setup
 from mt.training.progress import Progress
 from mt.training.resume import check_checkpoint, check_state
 from mt.training.run_dir import is_finished, resume_path
-from mt.utils.torch_private import can_multiply_bfloat16
+from mt.utils.torch_private import can_multiply_bfloat16, limit_onednn_memory
 
 log = logging.getLogger("mt")
 
@@ -89,6 +89,8 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     callbacks = [checkpoints, Progress(config.show_examples), interruption]
     trainer = make_trainer(config.trainer, folder, callbacks)
     _warn_of_slow_training(trainer)
+    if trainer.precision.startswith("bf16"):
+        limit_onednn_memory()
     trainer.accumulate_grad_batches, max_tokens = split_step(
         config.data.tokens_per_step, config.data.max_tokens, trainer.world_size
     )

@@ -1,9 +1,13 @@
 """What this project uses of PyTorch beyond its public interface, and why; each has a test."""
 
+import os
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+# Shapes that oneDNN, and PyTorch's layer above it, each remember: a training step has fewer.
+_REMEMBERED_SHAPES = "64"
 
 
 def block_weight(W: Tensor, rows: int) -> Tensor:
@@ -34,3 +38,14 @@ def can_multiply_bfloat16() -> bool:
     """Whether oneDNN multiplies bfloat16 on this CPU. PyTorch's own product takes very long."""
     available = torch.backends.mkldnn.is_available()
     return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def limit_onednn_memory() -> None:
+    """Call this before the first product: later ones do not read the environment any more.
+
+    oneDNN keeps the code of the last 1,024 shapes, and PyTorch their descriptors, 0.6 MB a shape.
+    Products of bfloat16 have new shapes in most batches of a training, so that its memory grows for
+    hundreds of steps. The variables' own values win, where they are set.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, _REMEMBERED_SHAPES)
