@@ -69,3 +69,35 @@ def test_what_cannot_run_is_refused(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert script.main(["--folder", f"{tmp_path}", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("step", "option"), [("everyday", "--text"), ("multi30k", "--multi30k")])
+def test_a_step_that_needs_text_says_so(
+    script: ModuleType, tmp_path: Path, step: str, option: str
+) -> None:
+    assert script.main(["--folder", f"{tmp_path}", "--dry-run", "--steps", step]) == 0
+    assert read_json(tmp_path / f"{step}.json")["failed"] == f"give {option} FOLDER"
+
+
+def test_the_recipe_of_the_bundled_model_is_trained_in_parts_and_scored(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(report: object, step: str, command: list[object]) -> None:
+        commands.append([str(part) for part in command])
+
+    monkeypatch.setattr(script.Report, "run", run)
+    monkeypatch.setattr(script.Report, "score", lambda report, step, model, pairs: 1.5)
+    monkeypatch.setattr(script, "learning_curves", lambda *_: {"train_loss": [(50, 3.0)]})
+    (tmp_path / "validation.themes.tsv").touch()
+    record = script.everyday(script.Report(tmp_path / "work", True, tmp_path, minutes=6))
+    limits = [part for command in commands for part in command if "max_time" in part]
+    assert [limit.partition("=")[2] for limit in limits] == [
+        "00:00:04:12",
+        "00:00:01:12",
+        "00:00:00:36",
+    ]
+    assert commands[-1][1].endswith("ship_model.py")
+    assert record["updates"] == 50
+    assert set(record["sacreBLEU"]) == {"validation.tatoeba", "validation.themes.tsv"}
