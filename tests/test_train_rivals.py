@@ -29,22 +29,29 @@ LEARNING = {
 }
 
 
-@pytest.fixture(scope="module")
-def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run_dir = tmp_path_factory.mktemp("rival") / "run"
+def train(corpus: Path, run_dir: Path, steps: int) -> None:
     changes = LEARNING | {
         "model": "decoder_only_tiny",
         "model.N": 2,
-        "trainer.max_steps": 500,
-        "validate_every": 500,
+        "trainer.max_steps": steps,
+        "validate_every": steps,
         "training.loss_on_source": "true",
     }
     with pytest.MonkeyPatch.context() as monkeypatch:
         assert run(arguments(corpus, run_dir, **changes), monkeypatch) == 0
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("rival") / "run"
+    train(corpus, run_dir, 60)
     return run_dir
 
 
-def test_a_decoder_alone_learns_end_to_end(trained: Path) -> None:
+@pytest.mark.slow
+def test_a_decoder_alone_learns_end_to_end(corpus: Path, tmp_path: Path) -> None:
+    trained = tmp_path / "run"
+    train(corpus, trained, 500)
     config = checkpoint.load(trained / "model").config
     assert config["model"]["architecture"] == "decoder_only"
     assert config["training"]["validation sacreBLEU"] > 60  # the validation pairs are trained on

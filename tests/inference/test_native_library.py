@@ -218,6 +218,7 @@ def test_the_best_instructions_of_the_cpu_are_used(
     assert native._best_features() == used
 
 
+@pytest.mark.slow  # four compilations
 def test_a_computer_without_a_compiler_takes_what_was_compiled_for_every_cpu(
     native_library: Any,
     empty_cache: Path,

@@ -299,7 +299,6 @@ MISSING = object()
             {**tiny().config, "N": 10**6},
             "N=1000000: must be a whole number from 1 to 1,000",
         ),
-        ("model", {**tiny().config, "N": 100}, "lacks the weight"),
         ("model", {**tiny().config, "d_ff": 2**24}, "has the shape [32, 16]"),
         ("model", {**tiny().config, "d_ff": 10**30}, "d_ff=1000000"),
         ("model", {**tiny().config, "pad_id": 50}, "pad_id=50"),
@@ -325,7 +324,7 @@ def test_a_wrong_config_is_refused(folder: Path, key: str, value: Any, message: 
 def test_a_small_config_takes_no_memory(folder: Path) -> None:
     """The sizes in a configuration are compared with the weights before anything is made."""
     config = json.loads((folder / "config.json").read_text())
-    config["model"] |= {"N": 100, "d_model": 2**24, "d_ff": 2**24, "h": 1, "d_k": 2**24}
+    config["model"] |= {"d_model": 2**24, "d_ff": 2**24, "h": 1, "d_k": 2**24}
     (folder / "config.json").write_text(json.dumps(config))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert_refused(folder, ValueError, "its configuration wants")

@@ -91,8 +91,8 @@ def start_process(
     ],
 )
 def test_a_signal_saves_and_ends_with_its_status(signum: int, corpus: Path, tmp_path: Path) -> None:
-    """Here it reaches the loader's workers too, like Ctrl-C in a terminal or a cluster's signal."""
-    changes = {"trainer.max_steps": 100_000, "checkpoint_every": 10_000, "data.workers": 2}
+    """Here it reaches the loader's worker too, like Ctrl-C in a terminal or a cluster's signal."""
+    changes = {"trainer.max_steps": 100_000, "checkpoint_every": 10_000, "data.workers": 1}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)
     wait_for_training(process)
     os.killpg(process.pid, signum)

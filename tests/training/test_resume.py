@@ -145,14 +145,14 @@ def test_a_resumed_run_keeps_its_own_tokenizer(
     assert not Path("tokenizer").exists()
 
 
-def test_loader_workers_change_nothing(
+def test_a_loader_worker_changes_nothing(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers fetch ahead; a checkpoint counts the batches that were trained on."""
+    """A worker fetches ahead; a checkpoint counts the batches that were trained on."""
     changes = {"data.max_tokens": 270, "validate_every": 5}
     alone, resumed = tmp_path / "alone", tmp_path / "resumed"
     assert run(arguments(corpus, alone, **changes), monkeypatch) == 0
-    changes["data.workers"] = 2
+    changes["data.workers"] = 1
     short = {**changes, "trainer.max_steps": 7}
     assert run(arguments(corpus, resumed, **short), monkeypatch) == 0
     assert run([*arguments(corpus, resumed, **changes), "ckpt=last"], monkeypatch) == 0
