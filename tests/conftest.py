@@ -44,6 +44,11 @@ VOCAB_SIZE = 110
 MAX_LENGTH = 40  # of the model in model_folder
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Processes must agree on the names of tests, and files may hold the time of their making."""
+    return argname if isinstance(val, bytes | str) and len(val) > 80 else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A cache for all tests, not the user's: the C++ is compiled once."""
