@@ -93,7 +93,15 @@ def align(
 
 def words(pieces: Sequence[str], pattern: re.Pattern[str] = TOKEN) -> list[Word]:
     """The words that pieces spell."""
-    text, owners = "", []  # characters, and the pieces of each
+    text, owners = spell(pieces)
+    found = ((match[0], owners[match.start() : match.end()]) for match in pattern.finditer(text))
+    return [(word, sorted({i for own in lists for i in own})) for word, lists in found]
+
+
+def spell(pieces: Sequence[str]) -> tuple[str, list[list[int]]]:
+    """The text of pieces, and the numbers of the pieces that spell each of its characters."""
+    text: str = ""
+    owners: list[list[int]] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # of pieces that are bytes
     pending: list[int] = []
     for i, piece in enumerate(pieces):
@@ -104,8 +112,7 @@ def words(pieces: Sequence[str], pattern: re.Pattern[str] = TOKEN) -> list[Word]
             text += spelled
             owners += [pending] * len(spelled)
             pending = []
-    found = ((match[0], owners[match.start() : match.end()]) for match in pattern.finditer(text))
-    return [(word, sorted({i for own in lists for i in own})) for word, lists in found]
+    return text, owners
 
 
 def word_weights(soft: Tensor, source: list[Word], target: list[Word]) -> Tensor:

@@ -8,6 +8,7 @@ trie; here it has failure links (Aho and Corasick 1975), so that a phrase may be
 A term has several forms, such as the cases of a German noun, one of which must come as whole words.
 """
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -163,8 +164,28 @@ class Constraints:
         self._build_trie()
         self._states: dict[tuple[int, int, int, bool, bool], Progress] = {}
         self.start = self.progress(0, 0, 0, False, False)
+        # What ``with_place`` adds
+        self.begin: tuple[int, int] | None = None  # a term, and the length after which it begins
+        self.banned: tuple[tuple[int, ...], ...] = ()
+        self.rounds = 0
         self._forbidden = forbidden_pattern(forbidden)
         self._longest_text = max(map(len, forbidden), default=0) + 1
+
+    def with_place(self, term: int, position: int, word: tuple[int, ...]) -> "Constraints":
+        """The same, but ``term`` begins at ``position`` of the output, and ``word`` is banned."""
+        placed = copy.copy(self)
+        placed.begin = term, position
+        of_terms = (
+            form[i : i + len(word)] for fs in self.terms for form in fs for i in range(len(form))
+        )
+        if word not in of_terms:
+            placed.banned = (*self.banned, word)
+        placed.rounds += 1
+        return placed
+
+    def first_tokens(self, term: int) -> list[int]:
+        """With which a form of the term begins after a word."""
+        return [form[0] for form in self.terms[term] if self.vocabulary.ends_word[form[0]]]
 
     def progress(self, met: int, held: int, node: int, in_word: bool, is_bound: bool) -> Progress:
         """The state of the automaton, the same object for the same values."""

@@ -50,17 +50,21 @@ class RequiredTokens:
         no_end = []
         for (b, row), would_end in zip(self._rows, ends, strict=True):
             sentence = self._sentence[b]
-            sentence.would_end[row] = would_end
+            begins = sentence.begins()
+            sentence.would_end[row] = would_end or bool(begins)
             state, left = sentence.states[row], sentence.limit - sentence.length
             if not left:  # eos is forced
                 continue
             if not state.is_complete:
                 no_end.append((b, row))
             allowed = sentence.constraints.allowed_tokens(state, left, would_end)
+            allowed = np.array(begins) if begins else allowed
             if allowed is not None:
                 values = log_probs[b, row, allowed]
                 log_probs[b, row] = -torch.inf
                 log_probs[b, row, allowed] = values
+            for token in sentence.banned_tokens(row):
+                log_probs[b, row, token] = -torch.inf
             if sentence.constraints.has_forbidden:
                 banned = sentence.constraints.forbidden_tokens(sentence.texts[row], left == 1)
                 log_probs[b, row, torch.from_numpy(banned).to(log_probs.device)] = -torch.inf

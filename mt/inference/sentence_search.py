@@ -1,5 +1,6 @@
 """The hypotheses of one sentence: which stay alive, which are finished, and their scores."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -249,6 +250,22 @@ class ConstrainedSearch(SentenceSearch):
         chosen = set(first)
         chosen.update([i for i in going if i not in chosen][: k - len(chosen)])
         return [i for i, c in enumerate(candidates) if i in chosen or c[2] == EOS]
+
+    def begins(self) -> list[int]:
+        """The tokens with which a term must begin now."""
+        if self.constraints.begin is None:
+            return []
+        term, position = self.constraints.begin
+        return self.constraints.first_tokens(term) if position == self.length else []
+
+    def banned_tokens(self, row: int) -> list[int]:
+        """The tokens after which a banned word would be there."""
+        tokens = []
+        for *word, last in self.constraints.banned:
+            path = itertools.islice(self.alive[row].path(), len(word))
+            if [node.token for node in path] == word[::-1]:
+                tokens.append(last)
+        return tokens
 
     def _finish(self, node: _Node) -> None:
         path = list(node.path())[::-1]

@@ -25,6 +25,7 @@ class Terms:
 
     required: tuple[tuple[str, ...], ...] = ()
     forbidden: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int] | None, ...] = ()  # where the text has the source of each term
     stray: frozenset[str] = frozenset()  # signs that must not stand outside of what is required
     is_whole_text: bool = False  # all words are kept as they are written
 
@@ -70,6 +71,7 @@ class TermRules:
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
         required = [*(item.forms for item in kept), *(match.forms for match in free)]
+        spans = [*(None for _ in kept), *((match.start, match.end) for match in free)]
         outside, position = "", 0
         for start, end in taken:
             outside += text[position:start]
@@ -79,7 +81,10 @@ class TermRules:
         stray = SIGNS - set(outside) if kept else frozenset()
         as_written = all(text[item.start : item.end] in item.forms for item in kept)
         is_whole_text = self.keep and as_written and not any(map(str.isalpha, outside))
-        return Terms(tuple(required[:MOST_TERMS]), self.forbidden, stray, is_whole_text)
+        most = slice(MOST_TERMS)
+        return Terms(
+            tuple(required[most]), self.forbidden, tuple(spans[most]), stray, is_whole_text
+        )
 
 
 class SearchTerms(NamedTuple):
@@ -89,6 +94,7 @@ class SearchTerms(NamedTuple):
     texts: list[list[str]]  # of each form of each term
     rewrite: bool  # whether a form is written in another way than its ids spell it
     stray: frozenset[str] = frozenset()  # signs that may stand in terms alone
+    spans: tuple[tuple[int, int] | None, ...] = ()  # of the sources of the terms, in the text
 
 
 class TermEncoder:
@@ -116,7 +122,7 @@ class TermEncoder:
             ids.append(list(own))
             texts.append(list(own.values()))
         constraints = Constraints(self.vocabulary, ids, terms.forbidden)
-        return SearchTerms(constraints, texts, rewrite, terms.stray)
+        return SearchTerms(constraints, texts, rewrite, terms.stray, terms.spans)
 
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
         """The ids of a form after a blank and after a bracket; whether they spell another text."""

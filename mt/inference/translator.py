@@ -31,6 +31,7 @@ from mt.inference.mbr import by_risk
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
 from mt.inference.outputs import Output, output_text, segment, texts
 from mt.inference.sentence_search import Hypothesis
+from mt.inference.term_places import may_stand_elsewhere, with_term_in_place
 from mt.inference.terms import TermEncoder, TermRules, Terms
 from mt.inference.translation import Translation
 from mt.model import checkpoint
@@ -348,9 +349,33 @@ class Translator:
         lengths = [
             max(len(source.ids) + 1, len(source.prefix), options.min_length) for source in inputs
         ]
-        return run_batches(
+        hypotheses = run_batches(
             search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_batch
         )
+        again = {
+            i: placed
+            for i, placed in enumerate(self.place_terms(inputs, hypotheses, batch_size))
+            if placed is not None
+        }
+        if again:
+            found = self._search(list(again.values()), options, batch_size, lambda _: None)
+            for i, own in zip(again, found, strict=True):
+                hypotheses[i] = own
+        return hypotheses
+
+    def place_terms(
+        self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int = 1
+    ) -> list[Input | None]:
+        """What to search again so that a term of the input takes its place (``term_places``)."""
+        placed: list[Input | None] = [None] * len(inputs)
+        own = [i for i, source in enumerate(inputs) if may_stand_elsewhere(source)]
+        rows = [inputs[i] for i in own], [hypotheses[i] for i in own]
+        for i, attention in zip(own, self._attention(*rows, batch_size), strict=True):
+            output = hypotheses[i][0].ids
+            placed[i] = with_term_in_place(
+                inputs[i], output, attention, self.aligner, self.tokenizer
+            )
+        return placed
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""

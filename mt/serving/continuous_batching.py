@@ -312,6 +312,9 @@ class ContinuousBatching:
                     self._call(request, self._show_partial, request, ids)
 
     def _finish(self, number: int, request: _Request, i: int, hypotheses: list[Hypothesis]) -> None:
+        (placed,) = self.translator.place_terms([request.inputs[i]], [hypotheses])
+        if placed is not None:
+            return self._search_again(number, request, i, placed)
         attention = self._attention(request, i, hypotheses[0])
         with self._changed:
             request.outputs[i] = Output(request.inputs[i], hypotheses, attention)
@@ -324,6 +327,17 @@ class ContinuousBatching:
             self.metrics.tokens(len(hypotheses[0].ids) + 1)
         if complete:
             self._call(request, _resolve, request.done, None)
+
+    def _search_again(self, number: int, request: _Request, i: int, placed: Input) -> None:
+        with self._changed:
+            request.running[number] -= 1
+            if request.dropped:
+                return
+            request.inputs[i] = placed
+            request.waiting.appendleft(i)
+            if request not in self._turns:
+                self._turns.append(request)
+            self._changed.notify_all()
 
     def _attention(self, request: _Request, i: int, best: Hypothesis) -> Tensor | None:
         """[N, h, T, S] of an input and its best output, by the first model of an ensemble."""

@@ -384,3 +384,23 @@ def test_a_glossary_holds_nobody_up(
     run(engine, talk)
     assert threading.main_thread().name not in threads
     assert len(threads) < len(ENGLISH) - 10
+
+
+def test_a_term_takes_its_place_as_offline() -> None:
+    """Its sentence is searched again, beside those that are under way."""
+    bundled = Translator.load(device="cpu", workers=1)
+    terms = TermRules(Glossary([("house", ["Gebäude"]), ("doctor", ["Mediziner"])]))
+    texts = ["The house is big.", "My doctor is ill.", "Where do you live?"]
+    wanted = [result.text for result in bundled.translate(texts, terms=terms)]
+    assert wanted[:2] == ["Das Gebäude ist groß.", "Mein Mediziner ist krank."]
+
+    async def talk() -> list[str]:
+        answers = await asyncio.gather(
+            *(engine.translate(Job([text], SearchOptions(), terms=terms), 60) for text in texts)
+        )
+        assert not engine._requests
+        assert not engine._turns
+        return [answer.text for (answer,) in answers]
+
+    engine = ContinuousBatching(bundled)
+    assert run(engine, talk) == wanted

@@ -1,0 +1,62 @@
+"""A term takes the place of the word that the model would write for it.
+
+Where a model is sure of a word of its own, the search writes this word and adds the term where that
+costs least: "Das Haus ist groß Gebäude." for "The house is big." with house -> Gebäude. The
+cross-attention shows which word renders the source of the term. The sentence is then searched once
+more, from that word on: the term must begin there, and the word does not come again.
+"""
+
+from torch import Tensor
+
+from mt.data.tokenizer import Tokenizer
+from mt.inference.alignment import Aligner, soft_alignment, spell, word_weights, words
+from mt.inference.inputs import Input
+
+LEAST = 0.5  # of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more
+MOST_ROUNDS = 3  # searches more
+
+
+def may_stand_elsewhere(source: Input) -> bool:
+    """Whether the text has the source of a term that must come."""
+    terms = source.terms
+    return terms is not None and any(terms.spans) and terms.constraints.rounds < MOST_ROUNDS
+
+
+def with_term_in_place(
+    source: Input, output: list[int], attention: Tensor, aligner: Aligner, tokenizer: Tokenizer
+) -> Input | None:
+    """The input for another search, or None where no word stands in the place of a term.
+
+    ``output`` are the ids of the best hypothesis, without eos, ``attention`` [N, h, T, S] is that
+    of ``source`` and ``output``.
+    """
+    assert source.terms is not None
+    constraints = source.terms.constraints
+    text, owners = spell(tokenizer.pieces(source.ids))
+    own = words(tokenizer.pieces(output))
+    if text.strip().lower() != source.text.strip().lower():  # they spell other characters
+        return None
+    shift = _blanks(text) - _blanks(source.text)
+    soft = soft_alignment(attention, aligner)
+    taken = {i for place in constraints.places(output) for i in range(place.start, place.end)}
+    # What comes before an earlier place stays as it is.
+    fixed = max(len(source.prefix), constraints.begin[1] + 1 if constraints.begin else 0)
+    for term, span in enumerate(source.terms.spans):
+        if span is None:
+            continue
+        pieces = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
+        weights = word_weights(soft, [("", pieces)], own)[:, 0].tolist()
+        for (word, ids), weight in zip(own, weights, strict=True):
+            is_free = ids[0] >= fixed and taken.isdisjoint(ids) and any(map(str.isalpha, word))
+            if is_free and weight >= LEAST:
+                placed = constraints.with_place(term, ids[0], tuple(output[i] for i in ids))
+                # The token before it, such as an article, may have to be another one.
+                start = max(fixed, ids[0] - 1)
+                terms = source.terms._replace(constraints=placed)
+                return source._replace(prefix=output[:start], terms=terms)
+    return None
+
+
+def _blanks(text: str) -> int:
+    """How many the text begins with."""
+    return len(text) - len(text.lstrip())

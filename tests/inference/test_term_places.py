@@ -1,0 +1,174 @@
+"""A term takes the place of the word that the model would write for it."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from mt.data.special_ids import EOS
+from mt.inference import translator as translators
+from mt.inference.alignment import Aligner
+from mt.inference.constraints import Constraints, Vocabulary
+from mt.inference.glossary import Glossary
+from mt.inference.inputs import Input
+from mt.inference.options import SearchOptions
+from mt.inference.required_tokens import RequiredTokens
+from mt.inference.sentence_search import ConstrainedSearch, SentenceSearch
+from mt.inference.term_places import MOST_ROUNDS, may_stand_elsewhere, with_term_in_place
+from mt.inference.terms import SearchTerms, TermRules, Terms
+from mt.inference.translator import Translator
+
+HOUSE = TermRules(Glossary([("house", ["Gebäude"])]))
+PIECES = ["<pad>", "<unk>", "<s>", "</s>", "▁Das", "▁Haus", "▁ist", "▁groß", "▁Gebäude", "n", "."]
+DAS, HAUS, IST, GROSS, GEBAEUDE, N, DOT = range(4, 11)
+ENGLISH = ["▁the", "▁house", "▁is", "▁big", "."]  # ids from 20
+VOCABULARY = Vocabulary(PIECES)
+
+
+class Pieces:
+    """A tokenizer as far as places need one: sources have ids from 20."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [ENGLISH[i - 20] if i >= 20 else PIECES[i] for i in ids]
+
+
+def source(text: str = "the house is big.", prefix: Sequence[int] = ()) -> Input:
+    constraints = Constraints(VOCABULARY, [[[GEBAEUDE], [GEBAEUDE, N]]])
+    start = text.find("house")
+    terms = SearchTerms(
+        constraints, [["Gebäude", "Gebäuden"]], False, frozenset(), ((start, start + 5),)
+    )
+    return Input([20, 21, 22, 23, 24], False, list(prefix), text, terms)
+
+
+def attention(*rows: int) -> torch.Tensor:
+    """Each token, of those without eos, attends to one position of the source."""
+    weights = torch.zeros(1, 1, len(rows) + 1, 6)
+    for token, position in enumerate(rows):
+        weights[0, 0, token, position] = 1.0
+    return weights
+
+
+def placed(own: Input, output: list[int], *rows: int) -> Input | None:
+    aligner = Aligner([(0, 0)], shifted=False)
+    return with_term_in_place(own, output, attention(*rows), aligner, Pieces())  # type: ignore[arg-type]
+
+
+MISPLACED = [DAS, HAUS, IST, GROSS, GEBAEUDE, DOT]  # the term attends to the end
+
+
+def test_the_word_that_renders_the_source_of_a_term_gives_up_its_place() -> None:
+    again = placed(source(), MISPLACED, 0, 1, 2, 3, 5, 4)
+    assert again is not None
+    assert again.prefix == []  # "Das" may have to become "Die"
+    assert again.constraints is not None
+    assert again.constraints.begin == (0, 1)
+    assert again.constraints.banned == ((HAUS,),)
+    assert source().constraints.begin is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("own", "output", "rows"),
+    [
+        (source(), [DAS, GEBAEUDE, IST, GROSS, DOT], (0, 1, 2, 3, 4)),  # it stands there
+        (source(), [DAS, HAUS, IST, GROSS, GEBAEUDE, DOT], (0, 3, 2, 3, 5, 4)),  # of another word
+        (source(prefix=[DAS, HAUS]), MISPLACED, (0, 1, 2, 3, 5, 4)),  # the caller's word
+        (source("the house is big!"), MISPLACED, (0, 1, 2, 3, 5, 4)),  # the ids spell another text
+        (source(), [DAS, DOT, GEBAEUDE], (0, 1, 5)),  # a mark is no word
+    ],
+)
+def test_else_the_search_stands(own: Input, output: list[int], rows: tuple[int, ...]) -> None:
+    assert placed(own, output, *rows) is None
+
+
+def test_blanks_and_capitals_of_a_line_do_not_matter() -> None:
+    assert placed(source("  the house is big. "), MISPLACED, 0, 1, 2, 3, 5, 4) is not None
+    assert placed(source("The house IS big."), MISPLACED, 0, 1, 2, 3, 5, 4) is not None
+
+
+def test_only_terms_whose_place_in_the_text_is_known_are_moved_and_not_for_ever() -> None:
+    own = source()
+    assert may_stand_elsewhere(own)
+    assert own.terms is not None
+    assert not may_stand_elsewhere(own._replace(terms=None))
+    assert not may_stand_elsewhere(own._replace(terms=own.terms._replace(spans=(None,))))
+    for _ in range(MOST_ROUNDS):
+        again = own.terms.constraints.with_place(0, 1, (HAUS,)) if own.terms else None
+        assert again is not None
+        assert own.terms is not None
+        own = own._replace(terms=own.terms._replace(constraints=again))
+    assert not may_stand_elsewhere(own)
+
+
+def test_a_word_that_a_term_needs_is_not_banned() -> None:
+    constraints = Constraints(VOCABULARY, [[[GEBAEUDE, N]]])
+    assert constraints.with_place(0, 1, (GEBAEUDE,)).banned == ()
+    assert constraints.with_place(0, 1, (HAUS,)).with_place(0, 3, (IST,)).banned == (
+        (HAUS,),
+        (IST,),
+    )
+
+
+def test_the_term_must_begin_at_its_place_and_the_word_does_not_come() -> None:
+    constraints = Constraints(VOCABULARY, [[[GEBAEUDE], [GEBAEUDE, N]]]).with_place(0, 1, (HAUS,))
+    search = SentenceSearch.begin([20, 21], SearchOptions(beam_size=1), (), constraints)
+    assert isinstance(search, ConstrainedSearch)
+    possible = []
+    for token in (DAS, GEBAEUDE, IST):
+        logits = torch.ones(1, 1, len(PIECES))
+        logits[..., EOS] = 0.0  # else the search would end, and go on with the term
+        log_probs = torch.log_softmax(logits, dim=-1)
+        required = RequiredTokens.of([search])
+        assert required is not None
+        required.read(log_probs)
+        required.constrain(log_probs)
+        possible.append((log_probs[0, 0] > -torch.inf).nonzero()[:, 0].tolist())
+        search.advance([(-1.0, 0, token, -1.0)])
+    everything = [i for i in range(len(PIECES)) if i != EOS]
+    assert HAUS not in possible[0]
+    assert set(possible[0]) == set(everything) - {HAUS}
+    assert possible[1] == [GEBAEUDE]
+    assert HAUS not in possible[2]
+
+
+# The bundled model
+
+RULES = TermRules(
+    Glossary([("house", ["Gebäude"]), ("doctor", ["Mediziner"]), ("letter", ["Schreiben"])])
+)
+LINES = {
+    "The house is big.": "Das Gebäude ist groß.",
+    "My doctor is ill.": "Mein Mediziner ist krank.",
+    "The letter arrived yesterday.": "Das Schreiben kam gestern an.",
+    "I see the house.": "Ich sehe das Gebäude.",
+    "Good morning.": "Guten Morgen!",
+}
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Translator:
+    return Translator.load(device="cpu", workers=1)
+
+
+def test_the_model_does_not_say_it_twice(bundled: Translator) -> None:
+    together = bundled.translate(list(LINES), terms=RULES)
+    assert [result.text for result in together] == list(LINES.values())
+    for line, result in zip(LINES, together, strict=True):
+        assert bundled.translate([line], terms=RULES)[0].text == result.text
+
+
+def test_two_terms_of_a_sentence_each_take_their_place(bundled: Translator) -> None:
+    line = "My doctor lives in a big house."
+    (result,) = bundled.translate([line], terms=RULES)
+    assert result.text == "Mein Mediziner wohnt in einem großen Gebäude."
+
+
+def test_terms_of_a_line_without_a_place_are_searched_once(
+    bundled: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(translators, "with_term_in_place", never)
+    own = [Terms(required=(("Gebäude",),))]
+    assert "Gebäude" in bundled.translate(["The house is big."], terms=own)[0].text
