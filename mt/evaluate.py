@@ -319,9 +319,15 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
     """Evaluate and write the report. Raises ValueError or OSError that says what is wrong."""
     metrics.bootstrap_seed()  # a wrong one shows before the work
     replaced = reports.report_files(run_dir)
-    inputs = [config.resolved[name] for name in ("hyp", "src", "ref")]
+    own = [config.resolved[name] for name in ("hyp", "src", "ref")]
+    inputs = [Path(file) for file in own if file is not None]
+    if isinstance(config.reader, FileReader):
+        inputs += config.reader.files(config.split)
     for name in replaced:
-        check_not_input(run_dir / name, *(file for file in inputs if file is not None))
+        check_not_input(run_dir / name, *inputs)
+    for file in inputs:
+        if file.resolve().parent == run_dir.resolve() and reports.is_report_name(file.name):
+            raise ValueError(f"{file}: the report would replace it: name another hydra.run.dir")
     model = EvaluatedModel(config) if config.hyp is None else None
     sources, references = read_test_set(config)
     languages = pick_languages(config, model)

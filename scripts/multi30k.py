@@ -54,8 +54,8 @@ DIVERSE = {  # the trainings of --diverse, and their settings
 REVERSE_BEAM, REVERSE_ALPHA = 5, 1.0  # English is as long as the German, or longer
 # Settings that a model brings along when it is trained further.
 OF_MODEL = (
-    r"[+~]*((init|start)_from=|model(=|\.(?!P_drop=|compile=))|variation=|"
-    r"tokenizer\.(path|vocab_size)=)"
+    r"[+~]*((init|start)_from=|model(=|\.(?!(P_drop|P_attention|P_inner|compile)=))|variation=|"
+    r"tokenizer\.(path|vocab_size|byte_fallback|split_digits)=)"
 )
 # Settings that this script makes.
 OF_RECIPE = r"[+~]*data\.(kind|reader[.\w]*|train|validation|src|tgt|limit)="

@@ -346,6 +346,24 @@ def test_the_report_that_is_scored_is_not_replaced(evaluate: RunModule, tmp_path
     assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
+def test_a_test_set_in_the_folder_of_the_report_is_not_replaced(
+    evaluate: RunModule, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    for name in ("hypotheses.given.txt", "hypotheses.beam1.txt"):
+        shutil.copy(tmp_path / "corpus" / "test.de", tmp_path / "out" / name)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    pair = "data.test=[corpus/test.en,out/hypotheses.beam1.txt]"
+    for settings in (
+        ["hyp=out/hypotheses.given.txt", "model_path=null"],
+        ["data=files", pair, "search.beam_size=1"],
+    ):
+        done = evaluate(*settings, "limit=1")
+        assert done.code == 2
+        assert "the report would replace it: name another hydra.run.dir" in done.err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -24,6 +24,8 @@ def read_parquet(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
         if name not in file.schema_arrow.names:
             names = short_repr(file.schema_arrow.names)
             raise ValueError(f"{path}: no column {name!r} among its columns {names}")
+        if file.schema_arrow.names.count(name) > 1:
+            raise ValueError(f"{path}: several columns {name!r}")
     row = 0
     try:
         for batch in file.iter_batches(batch_size=1000, columns=[src, tgt]):

@@ -134,6 +134,9 @@ class FileReader:
         added = [reader.identity(split) for reader in self._added(split)]
         return ["files", file_format, stats, self.src, self.tgt, *added]
 
+    def files(self, split: str) -> list[Path]:
+        return self._locate(split)[1]
+
     def _added(self, split: str) -> list[PhrasebookReader]:
         """The phrasebook, where its pairs are added to the split."""
         if not self.phrasebook or split != "train":
@@ -280,7 +283,8 @@ class HubReader:
     def _column_batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Up to 1,000 rows at a time, as a list of values for each column."""
         if shards := self._mirror_shards(split):
-            self._check(datasets.Features.from_arrow_schema(open_parquet(shards[0]).schema_arrow))
+            for shard in shards:
+                self._check(datasets.Features.from_arrow_schema(open_parquet(shard).schema_arrow))
             for shard in shards:
                 try:
                     for rows in open_parquet(shard).iter_batches(batch_size=1000):

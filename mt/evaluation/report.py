@@ -306,6 +306,13 @@ def _quantile_table(sentences: list[Row], names: Iterable[str], search: str) -> 
 # ---------------------------------------------------------------------------------- on disk
 
 
+def is_report_name(name: str) -> bool:
+    """Whether a report may have a file of this name."""
+    return (
+        re.fullmatch(r"report\..+|(hypotheses|sentences|unfinished)\..+|.+\.png", name) is not None
+    )
+
+
 def report_files(folder: Path) -> set[str]:
     """Names of the files of the report in ``folder``, none when it holds no report.json.
 

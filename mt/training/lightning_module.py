@@ -221,7 +221,8 @@ class TranslationModule(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         loss, nll = self._loss_and_nll(batch)
-        self._val_totals += torch.tensor([float(loss), float(nll), batch.tgt.tokens])
+        totals = [float(loss), float(nll), batch.tgt.tokens]
+        self._val_totals += torch.tensor(totals, dtype=self._val_totals.dtype)
 
     def on_validation_epoch_end(self) -> None:
         """Log loss and perplexity over all ranks' tokens, and BLEU of real translations.

@@ -103,7 +103,7 @@ def _losses(
     if logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.bfloat16):
         native = library()
     if native is not None:
-        sums = torch.empty(2, len(targets))
+        sums = torch.empty(2, len(targets), dtype=torch.float32)  # also where bf16 is the default
         targets = targets.contiguous()
         unknown = native.mt_loss(
             logits.data_ptr(), logits.dtype == torch.bfloat16, *(len(logits), len(targets), V),

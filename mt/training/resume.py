@@ -36,6 +36,7 @@ NEUTRAL = {
     "trainer.log_every_n_steps",
 }  # fmt: skip
 MOST_NAMED = 8  # changes in a message
+MISSING = object()
 
 
 def check_checkpoint(path: Path, saved: dict[str, Any]) -> None:
@@ -127,9 +128,11 @@ def keep_settings(folder: Path, new: dict[str, Any], step: int) -> str:
 
 
 def _changes(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The settings that both have with different values: full name, ``old → new``."""
-    for key in [key for key in new if key in old]:
-        before, now = old[key], new[key]
+    """The settings with different values: full name, ``old → new``; "none" where one has none."""
+    # Those of the trainer may be added on the command line; others come with new versions.
+    both = [key for key in new if key in old]
+    for key in dict.fromkeys((*old, *new)) if prefix == "trainer." else both:
+        before, now = old.get(key, MISSING), new.get(key, MISSING)
         if isinstance(before, dict) and isinstance(now, dict):
             yield from _changes(before, now, f"{prefix}{key}.")
         elif before != now and f"{prefix}{key}" != "ckpt":
@@ -137,6 +140,8 @@ def _changes(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _yaml(value: Any) -> str:
+    if value is MISSING:
+        return "none"
     names = {None: "null", True: "true", False: "false"}
     plain = value is None or isinstance(value, bool)
     return names[value] if plain else short_repr(value).strip("'")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from mt.utils.json_io import read_json
 from mt.utils.locks import exclusive_lock
 from mt.utils.processes import SWEEP
 
+STEP_FILE = re.compile(r"step-\d{8,}\.ckpt")
 LOCK_TIMEOUT = 3.0  # seconds in which the workers of a killed run end, which hold its lock
 
 
@@ -106,7 +108,9 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("checkpoints/*.ckpt") if path.stem != "best"]
+    """Those that the run has written; others are the user's."""
+    found = folder.glob("checkpoints/*.ckpt")
+    return [path for path in found if path.stem == "last" or STEP_FILE.fullmatch(path.name)]
 
 
 def resume_hint(folder: Path) -> str:

@@ -19,7 +19,7 @@ from mt.data.datamodule import TranslationData
 from mt.data.readers import FileReader
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.text_reader import TextReader
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizer import PairTokenizer, Tokenizer
 from mt.model.decoder_only import DecoderOnly, make_model
 from mt.model.weights import read_checkpoint
 from mt.training.checkpointing import (
@@ -96,6 +96,8 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     )
 
     tokenizer = get_tokenizer(config, resume, pretrained)
+    if config.tokenizer.bpe_dropout and isinstance(tokenizer, PairTokenizer):
+        raise ValueError("tokenizer.bpe_dropout: an imported tokenizer cannot leave merges out")
     tune_malloc_for_setup()
     module = _make_module(config, tokenizer, hparams, pretrained)
     if resume is not None and saved is not None:

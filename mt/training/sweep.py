@@ -269,7 +269,12 @@ def varying(jobs: list[Job]) -> list[str]:
 
 def _quality(bleu: float | None, perplexity: float | None) -> tuple[float, float]:
     """A sort key: the best model comes first, a job without a score last."""
-    return (math.inf, math.inf) if bleu is None else (-bleu, perplexity or math.inf)
+    return (math.inf if bleu is None else -bleu, perplexity or math.inf)
+
+
+def _rank(job: Job) -> tuple[bool, float, float]:
+    """A sort key: jobs that did not succeed come last, whatever they had before."""
+    return job["status"] != 0, *_quality(job.get("sacreBLEU"), job.get("perplexity"))
 
 
 def over_seeds(jobs: list[Job]) -> list[dict[str, Any]]:
@@ -278,17 +283,23 @@ def over_seeds(jobs: list[Job]) -> list[dict[str, Any]]:
     others = [name for name in names if name != "seed"]
     groups: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs if "seed" in names else []:
-        if job.get("sacreBLEU") is not None:
+        if job["status"] == 0 and _has_score(job):
             settings = _settings(job["overrides"])
             groups.setdefault(tuple(settings.get(name, "") for name in others), []).append(job)
     rows = []
     for values, group in groups.items():
         row: dict[str, Any] = {"of": dict(zip(others, values, strict=True)), "seeds": len(group)}
-        rows.append(row | {score: _statistics([job[score] for job in group]) for score in SCORES})
+        rows.append(
+            row | {score: _statistics([job.get(score) for job in group]) for score in SCORES}
+        )
     return sorted(rows, key=lambda row: _quality(*(row[score]["mean"] for score in SCORES)))
 
 
-def _statistics(values: list[float]) -> dict[str, float | None]:
+def _statistics(scores: list[float | None]) -> dict[str, float | None]:
+    """All None for a score that models of text do not have."""
+    values = [score for score in scores if score is not None]
+    if not values:
+        return dict.fromkeys(("mean", "deviation", "least", "largest"))
     deviation = statistics.stdev(values) if len(values) > 1 else None
     extremes = {"least": min(values), "largest": max(values)}
     return {"mean": statistics.fmean(values), "deviation": deviation, **extremes}
@@ -299,7 +310,7 @@ def table(jobs: list[Job]) -> str:
     names = varying(jobs)
     formats = {"steps": ",d", "perplexity": ".2f", "sacreBLEU": ".2f", "parameters": ",d"}
     rows = []
-    for job in sorted(jobs, key=lambda job: _quality(job.get("sacreBLEU"), job.get("perplexity"))):
+    for job in sorted(jobs, key=_rank):
         settings = _settings(job["overrides"])
         minutes, seconds = divmod(round(job["seconds"]), 60)
         cells = [settings.get(name, "") for name in names]
@@ -320,8 +331,11 @@ def _seeds_table(means: list[dict[str, Any]]) -> str:
         for score in SCORES:
             spread = row[score]
             deviation = _format(spread["deviation"], ".2f")
-            cells.append(f"{spread['mean']:.2f}" + (f" ± {deviation}" if deviation else ""))
-            cells.append(f"{spread['least']:.2f} to {spread['largest']:.2f}")
+            mean, least, largest = (
+                _format(spread[name], ".2f") for name in ("mean", "least", "largest")
+            )
+            cells.append(mean + (f" ± {deviation}" if deviation else ""))
+            cells.append(f"{least} to {largest}" if mean else "")
         rows.append(cells)
     columns = [column for score in SCORES for column in (score, "least to largest")]
     return _markdown([*means[0]["of"], "seeds", *columns], rows)

@@ -86,6 +86,8 @@ def atomic_folder(folder: FilePath) -> Iterator[Path]:
     Raises OSError when the folder cannot be written, or another process is writing it.
     """
     folder = Path(folder)
+    if folder.is_symlink():  # the link stays
+        folder = folder.resolve()
     partial, old = partial_path(folder), folder.with_name(f".{folder.name}.old")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(folder):

@@ -84,7 +84,8 @@ def within_memory(advice: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch raises the latter, on a GPU too
-        if "memory" not in f"{type(error).__name__} {error}".lower():
+        words = "out of memory", "memoryerror", "outofmemory", "allocate memory", "enough memory"
+        if not any(word in f"{type(error).__name__} {error}".lower() for word in words):
             raise
         raise ValueError(f"out of memory: {advice}") from error
 

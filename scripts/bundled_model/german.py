@@ -3,7 +3,7 @@
 import re
 
 # Where ß became ss in 1996; ^ and $ are the ends of a word.
-STEMS = """daß$ ^muß(?!e) müß(?=t) fluß flüß schluß schloß prozeß läß(?!e|ig) ^laß paßt anpaß paßw
+STEMS = """daß$ ^muß(?!e) müß(?=t) fluß flüß schluß schloß prozeß läß(?!e|ig) ^laß ^paßt anpaß paßw
     faßt gewiß wußt wüßt bißchen mißb mißtr mißv mißerf umriß abriß adreß häßlich schuß rußland
     genuß ^kuß ^küß streß kompromiß ^ißt$ ^iß$ ^riß$ ^goß$ ^haß ^meß(?!n) anlaßt?$ kompaß"""
 OLD_SPELLING = re.compile(
@@ -24,7 +24,7 @@ TYPOGRAPHY = [
     (r"(?<=\w-) (?=[A-ZÄÖÜ])", ""),  # a line that ended at a hyphen
     (r"\b([Ww]ie|[Zz]u)viel\b", r"\1 viel"),
     (r"\b(\d{1,2})\.(\d\d) Uhr", r"\1:\2 Uhr"),
-    (r"([$€£])(\d[\d.,]*\d|\d)(?! (?:Mill|Mrd|Bill))", r"\2 \1"),
+    (r"(?<!\w)([$€£])(\d[\d.,]*\d|\d)(?! (?:Mill|Mrd|Bill))", r"\2 \1"),
 ]
 MENDS = [(re.compile(pattern), new) for pattern, new in QUOTES + TYPOGRAPHY]
 TIME_OF_DAY = re.compile(r"\b(heute|gestern|morgen) (morgen|mittag|nachmittag|abend|nacht)\b")

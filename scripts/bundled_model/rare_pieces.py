@@ -38,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> None:
         check_int("least", args.least)
+        if args.output.exists():
+            raise FileExistsError(f"{args.output} exists already")
         loaded = checkpoint.load(args.model)
         counts = count(loaded.tokenizer, args.text)
         proto, number = without_rare(loaded.tokenizer.proto, counts, args.least)

@@ -71,6 +71,12 @@ def normal_german(en: str, de: str) -> Pair:
     return en, german.normalise(en, de)
 
 
+def normal_german_of_software(en: str, de: str) -> Pair:
+    """$1 is a placeholder there, no price."""
+    masked = re.sub(r"\$(?=[1-9](?!\d))", "\ue000", de)
+    return en, german.normalise(en, masked).replace("\ue000", "$")
+
+
 def final_mark(en: str, de: str) -> Pair:
     """The full stop, if one sentence ends with it and the other with a letter."""
     if en[-1:] in (".", "!", "?") and de[-1:].isalpha() and len(words(de)) > 3:
@@ -256,7 +262,12 @@ EVERYDAY_RULES: list[tuple[str, Rule]] = [
     ("other numbers", other_numbers),
     ("other names", names_differ),
 ]
-SOFTWARE_MENDS: list[Mend] = [blanks, product_name, *MENDS, first_capital]
+SOFTWARE_MENDS: list[Mend] = [
+    blanks,
+    product_name,
+    *(normal_german_of_software if mend is normal_german else mend for mend in MENDS),
+    first_capital,
+]
 SOFTWARE_RULES: list[tuple[str, Rule]] = [
     ("markup", markup),
     ("placeholder", placeholder),

@@ -70,6 +70,9 @@ def search(model: str, data: Path) -> dict[str, Any]:
 
 def score(model: str, data: Path) -> dict[str, Any]:
     """What mt.evaluate reports of each test set, with the command."""
+    for file in (data / f"{name}.{side}.gz" for name in FILES for side in ("en", "de")):
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: no such file")
     where = model if not Path(model).exists() else str(Path(model).resolve())
     sets = {name: [f"src={name}.en.gz", f"ref={name}.de.gz"] for name in FILES}
     sets |= {f"phrasebook, {part}": ["data=phrasebook", f"data.parts=[{part}]"] for part in PARTS}
@@ -77,10 +80,10 @@ def score(model: str, data: Path) -> dict[str, Any]:
     for name, arguments in sets.items():
         with tempfile.TemporaryDirectory() as folder:
             options = [*arguments, f"model_path={where}", f"hydra.run.dir={folder}"]
-            subprocess.run(
-                [sys.executable, "-m", "mt.evaluate", *options],
-                cwd=data, check=True, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
+            command = [sys.executable, "-m", "mt.evaluate", *options]
+            done = subprocess.run(command, cwd=data, stdout=subprocess.DEVNULL, check=False)
+            if done.returncode:  # it has said why
+                raise ValueError(f"{name}: mt.evaluate ended with status {done.returncode}")
             full = json.loads((Path(folder) / "report.json").read_text("utf-8"))
         tests[name] = {"command": " ".join(["python -m mt.evaluate", *arguments]), **short(full)}
         rows.append([name, full["sentences"], *values(full)])

@@ -29,6 +29,12 @@ def mix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load_script(monkeypatch, "mix")
 
 
+def test_a_placeholder_of_software_is_no_price(clean: ModuleType) -> None:
+    pair = "Cannot open $1 for $300.", "Kann $1 für $300 nicht öffnen."
+    _, german = clean.rules.normal_german_of_software(*pair)
+    assert german == "Kann $1 für 300 $ nicht öffnen."
+
+
 @pytest.mark.parametrize(
     ("german", "normal"),
     [
@@ -43,6 +49,8 @@ def mix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ("Wie geht’s? Wieviel?", "Wie geht's? Wie viel?"),
         ("Das kostet $300.", "Das kostet 300 $."),
         ("$3 Millionen", "$3 Millionen"),
+        ("Es kostet US$300.", "Es kostet US$300."),
+        ("Er spaßt nur, es paßt.", "Er spaßt nur, es passt."),
         ("Rot - das ist gut, 5 - 3 auch", "Rot – das ist gut, 5 - 3 auch"),
         ("für Ubuntu- Rechner, Ein- und Ausgabe", "für Ubuntu-Rechner, Ein- und Ausgabe"),
         ("Er lebt in Kyōto.", "Er lebt in Kyoto."),
@@ -332,6 +340,8 @@ def test_rare_pieces_are_spelt_in_shorter_ones(
 
     output = tmp_path / "spelt"
     assert script.main([f"{model_folder}", f"{text}", "--output", f"{output}"]) == 0
+    assert script.main([f"{model_folder}", f"{text}", "--output", f"{tmp_path}"]) == 2
+    assert text.exists()
     before, after = checkpoint.load(model_folder), checkpoint.load(output)
     assert after.tokenizer.proto != before.tokenizer.proto
     weights = before.model.state_dict()

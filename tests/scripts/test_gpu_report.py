@@ -44,6 +44,17 @@ def test_a_step_is_kept_one_that_fails_leaves_its_last_line_and_can_be_repeated(
     assert calls == ["fails", "works", "fails"]
 
 
+def test_a_folder_with_other_files_is_left_alone(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "tests" / "mine.py"
+    mine.parent.mkdir()
+    mine.touch()
+    assert script.main(["--folder", f"{tmp_path}", "--dry-run", "--steps", "tests"]) == 2
+    assert "holds other files, name a new folder" in capsys.readouterr().err
+    assert mine.exists()
+
+
 def test_losses_are_read_by_step_and_compared(script: ModuleType, tmp_path: Path) -> None:
     for version, rows in enumerate(("0,2.0\n1,1.0\n1,\n", "1,1.5\n2,0.5\n")):
         folder = tmp_path / "logs" / f"version_{version}"

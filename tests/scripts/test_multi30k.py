@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from script_helpers import load_script
 
 from mt.inference.options import SearchOptions, load_search_defaults
 from mt.model import checkpoint
+from mt.training import initialization
 
 ENGLISH = "Two men are here.\nA dog (brown) runs.\n"
 GERMAN = "Zwei Männer sind hier.\nEin Hund (braun) läuft.\n"
@@ -355,3 +357,18 @@ def test_a_failed_run_ends_the_recipe_with_its_last_line(
     with pytest.raises(ChildProcessError, match=r"output.log: mt.nothing ended .*No module named"):
         job.call(["mt.nothing"], 1)
     assert (job.run / "output.log").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.byte_fallback", "tokenizer.split_digits", "model.P_attention", "model.N"]
+)
+def test_what_a_model_brings_along_is_what_training_refuses_beside_it(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    script = load_script(monkeypatch, "multi30k")
+    override, refused = f"{name}=1", False
+    try:
+        initialization._check_overrides([override], initialization._shape({}))
+    except ValueError:
+        refused = True
+    assert bool(re.match(script.OF_MODEL, override)) == refused

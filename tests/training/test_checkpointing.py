@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mt.training import checkpointing
+from mt.training import checkpointing, run_dir
 from mt.training.checkpointing import (
     NEVER_VALIDATE,
     AtomicCheckpointIO,
@@ -120,6 +120,18 @@ def test_the_next_checkpoint_removes_what_a_kill_has_left(tmp_path: Path) -> Non
         batch(trainer)
     assert names(tmp_path) == ["step-00000002", "step-00000004"]
     assert not [name for name in left_over if (tmp_path / name).exists()]
+
+
+def test_a_copy_of_the_users_stays_and_is_not_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    trainer = start(folder, keep=1, every=1)
+    batch(trainer)
+    copy = folder / "step-00000001-good.ckpt"
+    copy.write_text("mine")
+    batch(trainer)
+    assert names(folder) == ["step-00000001-good", "step-00000002"]
+    assert [path.name for path in run_dir._checkpoints(tmp_path)] == ["step-00000002.ckpt"]
 
 
 def test_a_run_can_save_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,3 +88,16 @@ def test_great_logits_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_target_is_an_id(target: int) -> None:
     with pytest.raises(IndexError, match="not an id of the vocabulary of 8"):
         losses._losses(torch.zeros(2, 8), torch.tensor([0, target]), EPS_LS, True)
+
+
+def test_sums_are_float32_whatever_the_default_is() -> None:
+    """Lightning's bf16-true makes bfloat16 the default, half of what the C++ writes."""
+    logits, targets = torch.randn(40, 333).to(torch.bfloat16), torch.randint(333, (40,))
+    wanted = losses._losses(logits.clone(), targets, EPS_LS, True)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = losses._losses(logits.clone(), targets, EPS_LS, True)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(wanted, found, strict=True):
+        assert torch.equal(one, other)

@@ -222,6 +222,15 @@ def test_no_change_of_settings_is_no_news(tmp_path: Path) -> None:
     assert keep_settings(tmp_path, new, 3) == ""
 
 
+def test_settings_of_the_trainer_that_one_command_lacks_are_named(tmp_path: Path) -> None:
+    old = {"trainer": {"gradient_clip_val": 0.1, "gradient_clip_algorithm": "value"}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(old))
+    text = keep_settings(tmp_path, {"trainer": {"gradient_clip_val": 0.1, "benchmark": True}}, 4)
+    assert "trainer.gradient_clip_algorithm: value → none" in text
+    assert "trainer.benchmark: none → true" in text
+    assert "will not end as it would have" in text
+
+
 def test_no_settings_are_lost(tmp_path: Path) -> None:
     names = set()
     for seed in (1, 2, 3):

@@ -102,6 +102,27 @@ def test_trainings_of_other_lengths_are_not_summed_up_together() -> None:
     assert found == [({"trainer.max_steps": "200"}, 21.5), ({"trainer.max_steps": "100"}, 11.5)]
 
 
+def test_models_of_text_are_ordered_by_perplexity() -> None:
+    found = enumerate([(1, 1, 90), (2, 1, 80), (1, 2, 30), (2, 2, 20)])
+    jobs = [
+        made_up(i, f"seed={s} lr={lr}", None, perplexity=p, steps=40, signature="")
+        for i, (s, lr, p) in found
+    ]
+    text, _, means = sweep.table(jobs).partition("Over seeds")
+    assert [row[3] for row in rows_of(text)[1:]] == ["20.00", "30.00", "80.00", "90.00"]
+    assert [(row[0], row[2], row[4]) for row in rows_of(means)[1:]] == [
+        ("2", "", "25.00 ± 7.07"),
+        ("1", "", "85.00 ± 7.07"),
+    ]
+
+
+def test_scores_of_an_earlier_training_do_not_count_for_a_job_that_fails() -> None:
+    jobs = [made_up(0, "seed=1", 30.0, status=1), made_up(1, "seed=2", 10.0)]
+    assert [row[-1] for row in rows_of(sweep.table(jobs))[1:3]] == ["1", "0 failed (status 1)"]
+    (row,) = sweep.over_seeds(jobs)
+    assert (row["seeds"], row["sacreBLEU"]["mean"]) == (1, 10.0)
+
+
 def test_a_sweep_over_seeds_alone_has_one_mean() -> None:
     jobs = [made_up(i, f"data=files seed={i}", 10.0 + i) for i in range(3)]
     (row,) = sweep.over_seeds(jobs)

@@ -223,3 +223,15 @@ def test_a_pipe_without_a_name_is_written_to() -> None:
 def test_a_device_that_is_full_is_named() -> None:
     with pytest.raises(OSError, match="/dev/full"):
         atomic.atomic_write("/dev/full", "text")
+
+
+def test_a_folder_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    for text in ("first", "second"):
+        with atomic.atomic_folder(link) as folder:
+            (folder / "file").write_text(text)
+        assert link.is_symlink()
+        assert (tmp_path / "real" / "file").read_text() == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]

@@ -213,3 +213,17 @@ def test_a_reader_that_has_ended_is_no_mistake(last_line: str) -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(timeout=60) == 0
+
+
+def test_a_fault_of_a_gpu_is_no_lack_of_memory() -> None:
+    with (
+        pytest.raises(RuntimeError, match="illegal memory access"),
+        console.within_memory("set less"),
+    ):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    for error in (MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate")):
+        with (
+            pytest.raises(ValueError, match="of memory: set less"),
+            console.within_memory("set less"),
+        ):
+            raise error
