@@ -50,7 +50,7 @@ class RequiredTokens:
         no_end = []
         for (b, row), would_end in zip(self._rows, ends, strict=True):
             sentence = self._sentence[b]
-            begins = sentence.begins()
+            begins = sentence.begins(row)
             sentence.would_end[row] = would_end or bool(begins)
             state, left = sentence.states[row], sentence.limit - sentence.length
             if not left:  # eos is forced

@@ -251,16 +251,20 @@ class ConstrainedSearch(SentenceSearch):
         chosen.update([i for i in going if i not in chosen][: k - len(chosen)])
         return [i for i, c in enumerate(candidates) if i in chosen or c[2] == EOS]
 
-    def begins(self) -> list[int]:
-        """The tokens with which a term must begin now."""
+    def begins(self, row: int) -> list[int]:
+        """The tokens with which a term must begin now, unless it has begun already."""
         if self.constraints.begin is None:
             return []
         term, position = self.constraints.begin
-        return self.constraints.first_tokens(term) if position == self.length else []
+        state = self.states[row]
+        is_due = position == self.length and not (state.met >> term & 1 or state.has_begun)
+        return self.constraints.first_tokens(term) if is_due else []
 
     def banned_tokens(self, row: int) -> list[int]:
-        """The tokens after which a banned word would be there."""
+        """The tokens after which a banned word would be there, or a term just before its place."""
         tokens = []
+        if self.constraints.begin is not None and self.constraints.begin[1] == self.length + 1:
+            tokens += self.constraints.first_tokens(self.constraints.begin[0])
         for *word, last in self.constraints.banned:
             path = itertools.islice(self.alive[row].path(), len(word))
             if [node.token for node in path] == word[::-1]:

@@ -38,7 +38,8 @@ def with_term_in_place(
         return None
     shift = _blanks(text) - _blanks(source.text)
     soft = soft_alignment(attention, aligner)
-    taken = {i for place in constraints.places(output) for i in range(place.start, place.end)}
+    places = constraints.places(output)
+    taken = {i for place in places for i in range(place.start, place.end)}
     # What comes before an earlier place stays as it is.
     fixed = max(len(source.prefix), constraints.begin[1] + 1 if constraints.begin else 0)
     for term, span in enumerate(source.terms.spans):
@@ -48,7 +49,8 @@ def with_term_in_place(
         weights = word_weights(soft, [("", pieces)], own)[:, 0].tolist()
         for (word, ids), weight in zip(own, weights, strict=True):
             is_free = ids[0] >= fixed and taken.isdisjoint(ids) and any(map(str.isalpha, word))
-            if is_free and weight >= LEAST:
+            comes_before = any(p.term == term and p.start < ids[0] for p in places)
+            if weight >= LEAST and is_free and not comes_before:
                 placed = constraints.with_place(term, ids[0], tuple(output[i] for i in ids))
                 # The token before it, such as an article, may have to be another one.
                 start = max(fixed, ids[0] - 1)

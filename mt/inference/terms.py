@@ -25,9 +25,9 @@ class Terms:
 
     required: tuple[tuple[str, ...], ...] = ()
     forbidden: tuple[str, ...] = ()
-    spans: tuple[tuple[int, int] | None, ...] = ()  # where the text has the source of each term
     stray: frozenset[str] = frozenset()  # signs that must not stand outside of what is required
     is_whole_text: bool = False  # all words are kept as they are written
+    spans: tuple[tuple[int, int] | None, ...] = ()  # where the text has the source of each term
 
     def __post_init__(self) -> None:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
@@ -83,7 +83,7 @@ class TermRules:
         is_whole_text = self.keep and as_written and not any(map(str.isalpha, outside))
         most = slice(MOST_TERMS)
         return Terms(
-            tuple(required[most]), self.forbidden, tuple(spans[most]), stray, is_whole_text
+            tuple(required[most]), self.forbidden, stray, is_whole_text, tuple(spans[most])
         )
 
 

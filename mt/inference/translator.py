@@ -369,6 +369,8 @@ class Translator:
         """What to search again so that a term of the input takes its place (``term_places``)."""
         placed: list[Input | None] = [None] * len(inputs)
         own = [i for i, source in enumerate(inputs) if may_stand_elsewhere(source)]
+        if not own:  # other engines have no attention
+            return placed
         rows = [inputs[i] for i in own], [hypotheses[i] for i in own]
         for i, attention in zip(own, self._attention(*rows, batch_size), strict=True):
             output = hypotheses[i][0].ids

@@ -75,6 +75,7 @@ def test_the_word_that_renders_the_source_of_a_term_gives_up_its_place() -> None
         (source(prefix=[DAS, HAUS]), MISPLACED, (0, 1, 2, 3, 5, 4)),  # the caller's word
         (source("the house is big!"), MISPLACED, (0, 1, 2, 3, 5, 4)),  # the ids spell another text
         (source(), [DAS, DOT, GEBAEUDE], (0, 1, 5)),  # a mark is no word
+        (source(), [GEBAEUDE, HAUS, IST, GROSS, DOT], (5, 1, 2, 3, 4)),  # the term comes before
     ],
 )
 def test_else_the_search_stands(own: Input, output: list[int], rows: tuple[int, ...]) -> None:
@@ -126,9 +127,20 @@ def test_the_term_must_begin_at_its_place_and_the_word_does_not_come() -> None:
         search.advance([(-1.0, 0, token, -1.0)])
     everything = [i for i in range(len(PIECES)) if i != EOS]
     assert HAUS not in possible[0]
-    assert set(possible[0]) == set(everything) - {HAUS}
+    assert set(possible[0]) == set(everything) - {HAUS, GEBAEUDE}  # not yet
     assert possible[1] == [GEBAEUDE]
     assert HAUS not in possible[2]
+
+
+def test_a_term_that_has_come_by_then_does_not_come_twice() -> None:
+    constraints = Constraints(VOCABULARY, [[[GEBAEUDE, N]]]).with_place(0, 1, (HAUS,))
+    for tokens in ([GEBAEUDE], [GEBAEUDE, N]):
+        search = SentenceSearch.begin([20, 21], SearchOptions(beam_size=1), (), constraints)
+        assert isinstance(search, ConstrainedSearch)
+        constraints.begin = (0, len(tokens))
+        for token in tokens:
+            search.advance([(-1.0, 0, token, -1.0)])
+        assert search.begins(0) == []
 
 
 # The bundled model
@@ -161,6 +173,14 @@ def test_two_terms_of_a_sentence_each_take_their_place(bundled: Translator) -> N
     line = "My doctor lives in a big house."
     (result,) = bundled.translate([line], terms=RULES)
     assert result.text == "Mein Mediziner wohnt in einem großen Gebäude."
+
+
+def test_without_terms_no_attention_is_computed(
+    bundled: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine of CTranslate2 has none."""
+    monkeypatch.setattr(bundled, "_attention", None)
+    assert bundled.translate(["Good morning."])[0].text == "Guten Morgen!"
 
 
 def test_terms_of_a_line_without_a_place_are_searched_once(
