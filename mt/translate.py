@@ -184,7 +184,8 @@ def term_rules(args: argparse.Namespace, languages: tuple[str, str]) -> TermRule
         glossary = Glossary.load(args.glossary, languages, inflect=languages[1] == "de")
         if not glossary:
             raise ValueError(f"{args.glossary}: has no terms from {' to '.join(languages)}")
-        print(f"mt.translate: {len(glossary):,} terms of {args.glossary}", file=sys.stderr)
+        counted = f"{len(glossary):,} term" + "s" * (len(glossary) != 1)
+        print(f"mt.translate: {counted} of {args.glossary}", file=sys.stderr)
     return TermRules(glossary, args.keep, args.decimal, tuple(args.forbid))
 
 

@@ -93,6 +93,8 @@ SETTINGS = [
     ("+trainer.max_stepz=1", r"trainer.max_stepz is no setting; did you mean trainer.max_steps\?"),
     ("model.N", r"model.N: write a setting as NAME=VALUE"),
     ("tokenizer.vocab=1", r"tokenizer.vocab is no setting; did you mean tokenizer.vocab_size\?"),
+    ("modle=tiny", r"modle is no setting; did you mean model\?"),
+    ("ckpt=lst", r"ckpt=lst: no such file; give one, or last or auto"),
     ("+tokenizer.vocab=1", r"tokenizer.vocab is no setting; did you mean tokenizer.vocab_size\?"),
     ("model.d_model=100000000", r"d_model=100000000: must be a whole number from 1 to"),
     ("model.d_model=1048576", r"GB of memory or more, and this machine has"),

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -264,3 +266,25 @@ def test_more_processes_than_cores_warn(
     setup._warn_of_slow_training(setup.make_trainer(settings, tmp_path, []))
     found = [warning.startswith("trainer.devices=2 processes share 1") for warning in warnings]
     assert found == [True] * warns
+
+
+def test_training_goes_on_without_a_reader_of_its_output(tmp_path: Path) -> None:
+    code = (
+        "from mt.training import setup; setup.set_up_logging();"
+        "[setup.log.info('line %d', i) for i in range(3)];"
+        "open('done', 'w').close()"
+    )
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert (tmp_path / "done").exists()
+
+
+def test_a_damaged_checkpoint_names_another_one(tmp_path: Path) -> None:
+    for name in ("last", "step-00000002", "step-00000004"):
+        (tmp_path / f"{name}.ckpt").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"ckpt=.*step-00000004\.ckpt is another one of this run"):
+        setup._read_checkpoint(tmp_path / "last.ckpt")

@@ -535,6 +535,13 @@ def test_sentences_and_a_file_together_are_refused(
     assert "give sentences or --input, not both" in done.err
 
 
+def test_a_second_input_is_refused(greedy: Translate, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("x\n")
+    done = greedy("--input", "in", "--input", "in")
+    assert (done.code, done.out) == (2, "")
+    assert "--input may come once only" in done.err
+
+
 def test_closed_standard_input_is_told(run_translate: Translate, model_folder: Path) -> None:
     """``mt.translate <&-`` has no sys.stdin."""
     assert_error(run_translate("--model", model_folder, stdin=None), "standard input is closed")

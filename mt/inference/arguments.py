@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import fields, replace
+from typing import Any
 
 from mt.inference.linear import PRECISIONS
 from mt.inference.options import SearchOptions
@@ -25,6 +26,21 @@ SEARCH_HELP = {  # for each field of SearchOptions that is a number
 }
 
 
+class _Once(argparse.Action):
+    """An option that may not be repeated: argparse would take the last value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} may come once only")
+        setattr(namespace, self.dest, values)
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = console.ArgumentParser(
         prog="mt.translate",
@@ -37,12 +53,14 @@ def make_parser() -> argparse.ArgumentParser:
         "of the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-de, or its folder. Several "
         "--model make an ensemble, which takes its search defaults from the first")  # fmt: skip
     add = parser.add_argument_group("lines and files").add_argument
-    add("--input", metavar="FILE", help="read lines from FILE, or a document: .docx, .pptx, "
+    add("--input", metavar="FILE", action=_Once,
+        help="read lines from FILE, or a document: .docx, .pptx, "
         ".odt, .ods, .odp, .html, .md, .srt, .vtt, .po, .csv, .tsv or .jsonl")  # fmt: skip
     add("--column", metavar="NAME", action="append", default=[], help="a column of a table that is "
         "translated; en=de writes the translation of en to the column de; several are "
         "allowed")  # fmt: skip
-    add("--output", metavar="FILE", help="write to FILE, which appears or is replaced when all is "
+    add("--output", metavar="FILE", action=_Once,
+        help="write to FILE, which appears or is replaced when all is "
         "translated")  # fmt: skip
     add("--resume", action="store_true", help="continue an --output that was interrupted")
     add("--restart", action="store_true", help="begin it anew, without the lines that are kept")

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from mt.data.batch_sampler import Batch
 from mt.training.lightning_module import TranslationModule
+from mt.utils.console import ignore_broken_pipe
 
 log = logging.getLogger("mt")
 
@@ -74,7 +75,8 @@ class Progress(pl.Callback):
         left = (self.total - trainer.global_step) * self.time / max(steps_done, 1)
         text = f"loss {status['loss']}, tok/s {status['tok/s']}"
         time_left = f"{tqdm.format_interval(left)} of training left"
-        print(f"step {trainer.global_step:,}/{self.total:,}: {text}, {time_left}", flush=True)
+        with ignore_broken_pipe():  # training goes on without its reader
+            print(f"step {trainer.global_step:,}/{self.total:,}: {text}, {time_left}", flush=True)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.sanity_checking:

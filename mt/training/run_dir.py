@@ -99,7 +99,7 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
         return max(checkpoints, key=_modified)
     path = Path(ckpt)
     if not path.is_file():
-        raise FileNotFoundError(f"ckpt={ckpt}: no such file")
+        raise FileNotFoundError(f"ckpt={ckpt}: no such file; give one, or last or auto")
     if path.absolute().parent.name != "checkpoints":
         raise ValueError(f"ckpt={ckpt}: must lie in its run's folder, as RUN/checkpoints/NAME.ckpt")
     if path.absolute().parent.parent != folder.absolute():

@@ -36,6 +36,7 @@ from mt.training.malloc import tune_malloc_for_setup
 from mt.training.progress import Progress
 from mt.training.resume import check_checkpoint, check_state
 from mt.training.run_dir import is_finished, resume_path
+from mt.utils.console import ignore_broken_pipe
 from mt.utils.torch_private import can_multiply_bfloat16, limit_onednn_memory
 
 log = logging.getLogger("mt")
@@ -65,7 +66,7 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     resume = resume_path(folder, config.ckpt)
     saved = None
     if resume is not None:
-        saved = read_checkpoint(resume)
+        saved = _read_checkpoint(resume)
         check_checkpoint(resume, saved)
     resumed_step = saved["global_step"] if saved else 0
     pretrained = find_pretrained(config, resume, saved)
@@ -111,6 +112,16 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     return Run(
         config, folder, trainer, module, data, checkpoints, interruption, resume, resumed_step
     )
+
+
+def _read_checkpoint(path: Path) -> dict[str, Any]:
+    try:
+        return read_checkpoint(path)
+    except ValueError as error:
+        others = sorted(file for file in path.parent.glob("step-*.ckpt") if file != path)
+        if not others:
+            raise
+        raise ValueError(f"{error}; ckpt={others[-1]} is another one of this run") from None
 
 
 def make_data(config: TrainConfig, tokenizer: Tokenizer, max_tokens: int) -> TranslationData:
@@ -304,4 +315,15 @@ def set_up_logging() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     log.propagate = False
     log.setLevel(logging.INFO if is_rank_zero() else logging.ERROR)
-    log.handlers = [logging.StreamHandler(sys.stdout)]
+    log.handlers = [_Output(sys.stdout)]
+
+
+class _Output(logging.StreamHandler):
+    """Training goes on where nobody reads its output any more, as in ``| head``."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            with ignore_broken_pipe():
+                raise BrokenPipeError
+        else:
+            super().handleError(record)
