@@ -112,7 +112,7 @@ def _no_setting(name: str, known: Settings) -> str:
     files = sorted(Path(CONF, group).glob("[!_]*.yaml"))
     if owners := [f"{group}={file.stem}" for file in files if end in OmegaConf.load(file)]:
         return f"{name} is a setting of {' and '.join(owners)} only"
-    groups = [path.name for path in Path(CONF).iterdir() if path.is_dir()]
+    groups = [p.name for p in Path(CONF).iterdir() if p.is_dir() and p.name in known]
     if "." not in name and (close := difflib.get_close_matches(name, groups, 1, 0.75)):
         return f"{name} is no setting; did you mean {close[0]}?"
     names = list(_full_names(known))
