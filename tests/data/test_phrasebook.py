@@ -313,6 +313,7 @@ def test_unknown_split_names_the_allowed_ones() -> None:
         phrasebook.load("dev")
 
 
+@pytest.mark.slow
 def test_deterministic_across_processes() -> None:
     code = (
         "import hashlib; from mt.data import phrasebook as p; "

@@ -159,6 +159,7 @@ def test_nothing_replaces_a_text_by_nothing() -> None:
         assert document.render(document.segments) == data
 
 
+@pytest.mark.slow
 def test_short_rows_of_a_wide_table_are_soon_read() -> None:
     table = b"en" + b",x" * 60_000 + b"\na" * 60_000
     check_hostile(partial(read_csv, columns=["en"]), table)

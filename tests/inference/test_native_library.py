@@ -161,6 +161,7 @@ def test_bfloat16_does_not_ask_for_it(empty_cache: Path, monkeypatch: pytest.Mon
     assert not empty_cache.exists()
 
 
+@pytest.mark.slow
 def test_who_does_not_wait_gets_what_is_compiled(copying: None, empty_cache: Path) -> None:
     with native.compiling(allowed=False):
         assert InferenceModel(babbler(40)).native is None

@@ -31,6 +31,7 @@ def texts(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
+@pytest.mark.slow
 def test_the_entry_point_writes_every_view(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], model_folder: Path
 ) -> None:

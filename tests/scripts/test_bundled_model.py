@@ -348,6 +348,7 @@ def test_rare_pieces_are_spelt_in_shorter_ones(
     assert all(torch.equal(w, weights[n]) for n, w in after.model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_the_scores_of_a_model_are_those_of_mt_evaluate(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ def test_there_are_many_documents_of_every_format(script: ModuleType) -> None:
     assert {extension_of(name) for name in names} >= set(EXTENSIONS) - SAME
 
 
+@pytest.mark.slow
 def test_small_documents_end_in_a_line_or_are_read(script: ModuleType, tmp_path: Path) -> None:
     results = {}
     for case in script.CASES:

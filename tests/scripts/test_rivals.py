@@ -52,6 +52,7 @@ def rivals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return script
 
 
+@pytest.mark.slow
 def test_rows_are_trained_scored_drawn_and_not_repeated(
     rivals: ModuleType, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

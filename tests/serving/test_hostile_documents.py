@@ -12,6 +12,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MOST_BYTES = 20_000  # scripts/check_documents.py reads the larger ones
 
 
+@pytest.mark.slow
 def test_none_is_the_mistake_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
     cases = importlib.import_module("hostile_documents").CASES

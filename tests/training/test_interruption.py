@@ -165,7 +165,8 @@ def test_a_signal_in_a_validation_ends_with_its_status(
 # Divergence
 
 
-@pytest.mark.parametrize("step", [6, 7])  # 6: a checkpoint and a validation are due
+# 6: a checkpoint and a validation are due
+@pytest.mark.parametrize("step", [6, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("max_tokens", [pytest.param(800, marks=pytest.mark.slow), 270])
 def test_a_loss_that_is_not_finite_ends_the_run(
     step: int, max_tokens: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

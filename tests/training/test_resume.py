@@ -160,7 +160,7 @@ def test_a_loader_worker_changes_nothing(
 
 
 @pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_end"])
-@pytest.mark.parametrize("every", [4, 9])
+@pytest.mark.parametrize("every", [4, pytest.param(9, marks=pytest.mark.slow)])
 def test_a_run_killed_at_a_validation_resumes(
     hook: str,
     every: int,
