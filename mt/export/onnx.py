@@ -130,8 +130,13 @@ class Decoder(Stack):
         return layer.add_norm[2](x, layer.feed_forward), cache
 
 
+OLDEST_TORCH = (2, 7)  # whose torch.export takes sizes that differ
+
+
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     """Write the export to the empty ``folder``. ValueError if the format cannot hold the model."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        raise ValueError(f"PyTorch {torch.__version__} cannot write ONNX: install 2.13")
     variants = ("norm", "activation", "tied_embeddings", "scaled_scores")
     model = check_exportable(loaded, "the export", imported=True, variants=variants)
     config: dict[str, Any] = model.config

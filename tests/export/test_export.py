@@ -651,6 +651,8 @@ def all_forms(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(json.dumps(json.loads(file.read_text()) | own))
     loaded = checkpoint.load(folder / "own")
     for form in __main__.FORMATS:
+        if form == "onnx" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7):
+            pytest.skip("this PyTorch cannot write ONNX")
         (folder / form).mkdir()
         __main__.engine_of(form).write(loaded, folder / form, "float32")
     return folder
