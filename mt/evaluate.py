@@ -319,8 +319,7 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
     """Evaluate and write the report. Raises ValueError or OSError that says what is wrong."""
     metrics.bootstrap_seed()  # a wrong one shows before the work
     replaced = reports.report_files(run_dir)
-    own = [config.resolved[name] for name in ("hyp", "src", "ref")]
-    inputs = [Path(file) for file in own if file is not None]
+    inputs = [] if config.hyp is None else [Path(config.hyp)]
     if isinstance(config.reader, FileReader):
         inputs += config.reader.files(config.split)
     for name in replaced:

@@ -35,6 +35,7 @@ from mt.inference.options import SearchOptions, load_search_defaults
 from mt.model.checkpoint import LoadedModel
 from mt.utils.checks import printable
 
+OLDEST_TORCH = (2, 7)  # whose torch.export takes sizes that differ
 PRECISIONS = ("float32",)
 FILES = ("encoder.onnx", "decoder.onnx", "config.json", "tokenizer.model")
 
@@ -128,9 +129,6 @@ class Decoder(Stack):
         x = layer.add_norm[0](x, attend_to_past)
         x = layer.add_norm[1](x, attend_to_source)
         return layer.add_norm[2](x, layer.feed_forward), cache
-
-
-OLDEST_TORCH = (2, 7)  # whose torch.export takes sizes that differ
 
 
 def write(loaded: LoadedModel, folder: Path, precision: str) -> None:

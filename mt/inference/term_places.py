@@ -47,10 +47,10 @@ def with_term_in_place(
             continue
         pieces = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
         weights = word_weights(soft, [("", pieces)], own)[:, 0].tolist()
+        first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
-            is_free = ids[0] >= fixed and taken.isdisjoint(ids) and any(map(str.isalpha, word))
-            comes_before = any(p.term == term and p.start < ids[0] for p in places)
-            if weight >= LEAST and is_free and not comes_before:
+            is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
+            if weight >= LEAST and is_free and any(map(str.isalpha, word)):
                 placed = constraints.with_place(term, ids[0], tuple(output[i] for i in ids))
                 # The token before it, such as an article, may have to be another one.
                 start = max(fixed, ids[0] - 1)

@@ -352,12 +352,7 @@ class Translator:
         hypotheses = run_batches(
             search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_batch
         )
-        again = {
-            i: placed
-            for i, placed in enumerate(self.place_terms(inputs, hypotheses, batch_size))
-            if placed is not None
-        }
-        if again:
+        if again := self.place_terms(inputs, hypotheses, batch_size):
             found = self._search(list(again.values()), options, batch_size, lambda _: None)
             for i, own in zip(again, found, strict=True):
                 hypotheses[i] = own
@@ -365,19 +360,19 @@ class Translator:
 
     def place_terms(
         self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int = 1
-    ) -> list[Input | None]:
-        """What to search again so that a term of the input takes its place (``term_places``)."""
-        placed: list[Input | None] = [None] * len(inputs)
+    ) -> dict[int, Input]:
+        """What to search again so that a term takes its place (``term_places``), by its number."""
+        again: dict[int, Input] = {}
         own = [i for i, source in enumerate(inputs) if may_stand_elsewhere(source)]
         if not own:  # other engines have no attention
-            return placed
+            return again
         rows = [inputs[i] for i in own], [hypotheses[i] for i in own]
         for i, attention in zip(own, self._attention(*rows, batch_size), strict=True):
             output = hypotheses[i][0].ids
-            placed[i] = with_term_in_place(
-                inputs[i], output, attention, self.aligner, self.tokenizer
-            )
-        return placed
+            rest = attention, self.aligner, self.tokenizer
+            if (placed := with_term_in_place(inputs[i], output, *rest)) is not None:
+                again[i] = placed
+        return again
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""

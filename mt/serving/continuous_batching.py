@@ -312,9 +312,8 @@ class ContinuousBatching:
                     self._call(request, self._show_partial, request, ids)
 
     def _finish(self, number: int, request: _Request, i: int, hypotheses: list[Hypothesis]) -> None:
-        (placed,) = self.translator.place_terms([request.inputs[i]], [hypotheses])
-        if placed is not None:
-            return self._search_again(number, request, i, placed)
+        if again := self.translator.place_terms([request.inputs[i]], [hypotheses]):
+            return self._search_again(number, request, i, again[0])
         attention = self._attention(request, i, hypotheses[0])
         with self._changed:
             request.outputs[i] = Output(request.inputs[i], hypotheses, attention)

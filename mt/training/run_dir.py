@@ -15,7 +15,6 @@ from mt.utils.json_io import read_json
 from mt.utils.locks import exclusive_lock
 from mt.utils.processes import SWEEP
 
-STEP_FILE = re.compile(r"step-\d{8,}\.ckpt")
 LOCK_TIMEOUT = 3.0  # seconds in which the workers of a killed run end, which hold its lock
 
 
@@ -108,9 +107,14 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Those that the run has written; others are the user's."""
-    found = folder.glob("checkpoints/*.ckpt")
-    return [path for path in found if path.stem == "last" or STEP_FILE.fullmatch(path.name)]
+    last = folder / "checkpoints" / "last.ckpt"
+    return [*step_files(last.parent), *([last] if last.exists() else [])]
+
+
+def step_files(checkpoints: Path) -> list[Path]:
+    """The checkpoints of steps that a run has written, in order; copies of them are the user's."""
+    found = checkpoints.glob("step-*.ckpt")
+    return sorted(path for path in found if re.fullmatch(r"step-\d{8,}\.ckpt", path.name))
 
 
 def resume_hint(folder: Path) -> str:

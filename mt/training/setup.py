@@ -35,8 +35,8 @@ from mt.training.lightning_module import TranslationModule
 from mt.training.malloc import tune_malloc_for_setup
 from mt.training.progress import Progress
 from mt.training.resume import check_checkpoint, check_state
-from mt.training.run_dir import is_finished, resume_path
-from mt.utils.console import ignore_broken_pipe
+from mt.training.run_dir import is_finished, resume_path, step_files
+from mt.utils.console import discard_output
 from mt.utils.torch_private import can_multiply_bfloat16, limit_onednn_memory
 
 log = logging.getLogger("mt")
@@ -118,7 +118,7 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         return read_checkpoint(path)
     except ValueError as error:
-        others = sorted(file for file in path.parent.glob("step-*.ckpt") if file != path)
+        others = [file for file in step_files(path.parent) if file != path]
         if not others:
             raise
         raise ValueError(f"{error}; ckpt={others[-1]} is another one of this run") from None
@@ -323,7 +323,6 @@ class _Output(logging.StreamHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], BrokenPipeError):
-            with ignore_broken_pipe():
-                raise BrokenPipeError
+            discard_output()
         else:
             super().handleError(record)

@@ -57,7 +57,12 @@ def ignore_broken_pipe() -> Iterator[None]:
         if sys.stdout is not None:  # None when the shell closed it before the program began
             sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+
+
+def discard_output() -> None:
+    """Let standard output go nowhere, because nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_status(program: str, run: Callable[[], object]) -> int:
