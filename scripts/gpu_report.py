@@ -84,6 +84,13 @@ class Report(NamedTuple):
         self.wait(step, [self.start(step, command, **variables)])
 
     def wait(self, step: str, programs: list["subprocess.Popen[bytes]"]) -> None:
+        statuses = [program.poll() for program in programs]
+        while None in statuses and not any(statuses):
+            time.sleep(0.1)
+            statuses = [program.poll() for program in programs]
+        for program in programs:  # the others would wait for one that has failed
+            if program.poll() is None:
+                program.terminate()
         statuses = [program.wait() for program in programs]
         if any(statuses):
             lines = (self.folder / f"{step}.log").read_text("utf-8", "replace").split("\n")
@@ -255,6 +262,7 @@ def everyday(report: Report) -> Record:
         f"data.cache_dir={report.folder / 'cache'}", f"hydra.run.dir={run_dir}", "ckpt=auto",
         f"trainer.accelerator={report.accelerator}", "trainer.devices=1", *size,
         "validate_every=1000000", "checkpoint_every='0.1 min'", "average=5",
+        "trainer.max_steps=1000000000",  # the time ends each part
     ]  # fmt: skip
     for factor, share in PARTS:
         done = run_dir.with_name(f"everyday-{factor}.done")  # by an earlier try
@@ -268,9 +276,10 @@ def everyday(report: Report) -> Record:
     ship = [*PYTHON, SCRIPTS / "ship_model.py", model, small, "--storage", "int8", "--alpha", 1.2]
     report.run("everyday", ship)
     curve = learning_curves(model, ["train_loss"]).get("train_loss", [(0, 0.0)])
+    updates = read_json(model / "config.json")["training"]["steps"]
     sets = [validation, *sorted(report.text.glob("validation.*.tsv"))]
     return {
-        "updates": curve[-1][0],
+        "updates": updates,
         "loss": curve[-1][1],
         "sacreBLEU": {pairs.name: report.score("everyday", small, pairs) for pairs in sets},
     }
@@ -313,7 +322,7 @@ def machine() -> Record:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Raises ValueError for an unknown step, and where there is no GPU."""
+    """Raises ValueError for an unknown step, where there is no GPU, and when steps have failed."""
     if unknown := sorted(set(args.steps) - set(STEPS)):
         raise ValueError(f"--steps: {unknown[0]!r} is none of {', '.join(STEPS)}")
     here = machine()
@@ -329,7 +338,7 @@ def run(args: argparse.Namespace) -> None:
     records: dict[str, Record] = {}
     for step, measure in STEPS.items():
         file = args.folder / f"{step}.json"
-        known = json.loads(file.read_text()) if file.exists() else None
+        known = read_json(file) if file.exists() else None
         repeat = known is None or (args.again and bool(known.get("failed")))
         if step in args.steps and repeat:
             print(f"{step} ...", flush=True)
@@ -340,13 +349,15 @@ def run(args: argparse.Namespace) -> None:
             except Exception as error:  # the other steps go on
                 known = {"failed": re.sub(r"\x1b\[[0-9;]*m", "", str(error))[:500]}
             known["seconds"] = round(time.perf_counter() - start, 1)
-            file.write_text(json.dumps(known))
+            write_json(file, known)
         if known is not None:
             records[step] = known
             print(f"{step}: {json.dumps(known)[:300]}", flush=True)
     if args.output:
         date = time.strftime("%Y-%m-%d")
         write_json(args.output, {"date": date, "machine": here, "steps": records})
+    if failed := [step for step in args.steps if records[step].get("failed")]:
+        raise ValueError(f"failed: {', '.join(failed)}: see {args.folder}/STEP.log, or use --again")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -103,10 +103,10 @@ def test_what_a_run_tells() -> None:
     from mt.corpora.job import Summary
 
     summary = Summary(10, 7, 4, 1, errors_file="o.errors.jsonl", warnings=3, first_warning="long")
-    summary.dropped.update(min_score=2, bad=1)
+    summary.dropped.update(min_score=2, max_ratio=1)
     assert corpus.describe(summary) == (
-        "7 of 10 rows written; 4 were done before; 2 left out by min_score; 1 left out by bad; "
-        "1 bad: o.errors.jsonl; 3 warnings, the first: long"
+        "7 of 10 rows written; 4 were done before; 2 left out by min_score; "
+        "1 left out by max_ratio; 1 bad: o.errors.jsonl; 3 warnings, the first: long"
     )
 
 

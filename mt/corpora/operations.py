@@ -96,7 +96,7 @@ class Filter(Operation):
             ]
             kept = rows.select([i for i, rule in enumerate(broken) if rule is None])
             kept.bad = rows.bad
-            return kept, Counter(rule for rule in broken if rule is not None)
+            return kept, Counter(rule for rule in broken if rule not in (None, "bad"))
 
         return keep
 

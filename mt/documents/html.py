@@ -5,6 +5,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from mt.documents.document import DocumentError, TagKind
 from mt.documents.text_document import (
@@ -56,6 +57,7 @@ TOKEN = re.compile(
 ATTRIBUTE = re.compile(
     r"""([^\s=<>/"'][^\s=<>/]*)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'<>=`]+))?"""
 )
+MOST_ATTRIBUTES = 10_000  # of a tag, that are looked at
 BLANK = re.compile(r"\s|&nbsp;|&\#160;|&\#xa0;", re.IGNORECASE)
 HUGE_NUMBER = re.compile(r"&#(?:[0-9]{1000,}|[xX][0-9a-fA-F]{1000,});?")
 CHARSET = re.compile(
@@ -211,7 +213,10 @@ def write_html(written: list[Written]) -> str:
 
 def _attributes(raw: str) -> dict[str, str]:
     """The values of the attributes, with their quotes; of each the first counts."""
-    return {m[1].lower(): m["value"] or "" for m in reversed(list(ATTRIBUTE.finditer(raw)))}
+    values: dict[str, str] = {}
+    for match in islice(ATTRIBUTE.finditer(raw), MOST_ATTRIBUTES):
+        values.setdefault(match[1].lower(), match["value"] or "")
+    return values
 
 
 def _value(raw: str) -> str:

@@ -76,8 +76,8 @@ def comparison_pairs(args: argparse.Namespace, model: LoadedModel) -> list[tuple
     kept = [pair for pair, length in zip(pairs, lengths, strict=True) if 0 < length <= limit]
     if len(kept) < NUM_SENTENCES:
         raise ValueError(
-            f"{args.src}: {len(kept)} sentences that are neither blank nor too long for the "
-            f"model: name {NUM_SENTENCES} at least"
+            f"{args.src or 'the phrasebook'}: {len(kept)} sentences that are neither blank nor too "
+            f"long for the model: name {NUM_SENTENCES} at least"
         )
     return kept[:NUM_SENTENCES] if args.precision == EXACT else kept
 

@@ -303,6 +303,13 @@ class Constraints:
     def fewest_tokens(self) -> int:
         return sum(self._shortest)
 
+    def fewest_after(self, ids: Sequence[int]) -> int:
+        """The fewest tokens after these ids until all terms can be there."""
+        state = self.start
+        for token in ids:
+            state = state.advance(token)
+        return min(state.remaining, state.remaining_after_word)
+
     def places(self, ids: Sequence[int]) -> list[Place]:
         """Where the terms that are met stand in an output, ids without eos."""
         state, places, met = self.start, [], 0

@@ -112,14 +112,15 @@ def add_terms(
 ) -> None:
     """Give each input the terms that the rules find in it, or those of its line.
 
-    A line that the rules leave as it is has no input then.
+    A line that the rules leave as it is has no input then, unless it must begin with a prefix.
     Raises ValueError unless there are terms for each line, and when a line with terms of its own
     is translated in parts.
     """
     if isinstance(terms, TermRules):
         for own in inputs:
             found = [terms.of(x.text) for x in own]
-            if all(own_terms.is_whole_text for own_terms in found):
+            has_prefix = any(x.prefix for x in own)
+            if all(own_terms.is_whole_text for own_terms in found) and not has_prefix:
                 own.clear()
                 continue
             pairs = zip(own, found, strict=True)

@@ -40,13 +40,14 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
 
 def segment(
     output: Output,
+    text: str,
     tokenizer: Tokenizer,
     find_aligner: Callable[[], Aligner],
     calibration: Calibration | None,
 ) -> Segment:
-    """The best hypothesis. ``find_aligner`` is called if there is attention."""
+    """The best hypothesis and its ``text``. ``find_aligner`` is called if there is attention."""
     source, (best, *_), attention = output
     alignment = None if attention is None else soft_alignment(attention, find_aligner())
-    spelled = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
+    pieces = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
-    return Segment(spelled[0], spelled[1], best.token_log_probs, attention, alignment, sure)
+    return Segment(pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text)

@@ -65,6 +65,7 @@ class SentenceSearch:
         self.numbers = list(range(options.samples or options.alternatives))
         self.finished: list[tuple[float, _Node]] = []
         self.rng = np.random.default_rng([options.seed, *source]) if options.samples else None
+        self.largest_penalty = length_penalty(limit + 1, options.alpha)  # that a score can have
 
     @classmethod
     def begin(
@@ -85,7 +86,7 @@ class SentenceSearch:
         if options.max_length is None:  # a hypothesis that lacks a term would use all of it
             usual = 2 * len(source) + 10 + constraints.fewest_tokens
             limit = max(min(limit, usual), options.min_length)
-        limit = max(limit, len(prefix) + constraints.fewest_tokens)
+        limit = max(limit, len(prefix) + constraints.fewest_after(prefix))
         return ConstrainedSearch(_widened(options), limit, prefix, [*source, EOS], constraints)
 
     def uniforms(self) -> np.ndarray:
@@ -120,7 +121,7 @@ class SentenceSearch:
         the largest penalty that it could get, is not above the n-th best finished score. This
         changes no result, because log P only falls.
         """
-        k, n_best, alpha = self.options.beam_size, self.options.n_best, self.options.alpha
+        k, n_best = self.options.beam_size, self.options.n_best
         before, self.alive, self.parents = self.alive, [], []
         for total, row, token, log_prob in candidates:
             if not total > -math.inf:
@@ -135,7 +136,7 @@ class SentenceSearch:
             self._finish(before[0])  # no token is permitted
         self.finished.sort(key=lambda pair: -pair[0])
         if len(self.finished) >= n_best:
-            bar = self.finished[n_best - 1][0] * length_penalty(self.limit + 1, alpha)
+            bar = self.finished[n_best - 1][0] * self.largest_penalty
             useful = sum(node.total > bar for node in self.alive)
             del self.alive[useful:], self.parents[useful:]
 
@@ -206,6 +207,7 @@ class ConstrainedSearch(SentenceSearch):
         super().__init__(options, limit, prefix, source)
         self.constraints = constraints
         self.source_penalty = length_penalty(len(source), options.alpha)
+        self.largest_penalty = max(self.largest_penalty, self.source_penalty)
         # Of each living hypothesis:
         self.states = [constraints.start]
         self.texts = [""]  # the end of what it says, if phrases are forbidden

@@ -53,7 +53,8 @@ def with_term_in_place(
             if weight >= LEAST and is_free and any(map(str.isalpha, word)):
                 placed = constraints.with_place(term, ids[0], tuple(output[i] for i in ids))
                 # The token before it, such as an article, may have to be another one.
-                start = max(fixed, ids[0] - 1)
+                ends = (place.end for place in places if place.end <= ids[0])
+                start = max(fixed, ids[0] - 1, *ends)
                 terms = source.terms._replace(constraints=placed)
                 return source._replace(prefix=output[:start], terms=terms)
     return None

@@ -16,6 +16,7 @@ class Segment:
     attention: Tensor | None = None  # [N, h, T, S] if asked for; T and S count eos
     alignment: Tensor | None = None  # [T, S], with attention: ``mt.inference.alignment``
     confidence: float = math.nan  # 0 to 1: ``mt.inference.confidence``
+    text: str = ""  # of the output, its terms written as they must be
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
+Result = TypeVar("Result")
 
 
 class Translator:
@@ -165,10 +166,13 @@ class Translator:
 
         hypotheses = self._search(inputs, options, batch_size, on_batch)
         pairs = zip(inputs, hypotheses, strict=True)
-        self._warn_of_unlearned_positions(self._last_position(s, best) for s, (best, *_) in pairs)
+        self._warn_of_unlearned_positions(
+            (len(source.ids), len(best.ids)) for source, (best, *_) in pairs
+        )
         attention: Sequence[Tensor | None] = [None] * len(inputs)
         if options.attention:
-            attention = self._attention(inputs, hypotheses, batch_size)
+            best = [own[0].ids for own in hypotheses]
+            attention = self._attend(inputs, best, batch_size, lambda _, __, weights: weights)
         outputs = map(Output, inputs, hypotheses, attention)
         return [
             self.join(line, list(itertools.islice(outputs, len(line_inputs))))
@@ -222,8 +226,9 @@ class Translator:
             src = self.pad_sources([source_ids[i] for i in batch])
             return score(self.model, src, [target_ids[i] for i in batch], alpha)
 
-        lengths = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
-        self._warn_of_unlearned_positions(length - 1 for length in lengths)
+        pairs = [(len(s), len(t)) for s, t in zip(source_ids, target_ids, strict=True)]
+        self._warn_of_unlearned_positions(pairs)
+        lengths = [max(pair) + 1 for pair in pairs]
         scored = run_batches(
             score_batch, lengths, 1, batch_size, self.workers, self.exact,
             lambda batch: on_progress(len(batch)) if on_progress is not None else None,
@@ -264,7 +269,7 @@ class Translator:
             raise ValueError(f"a text of {length:,} tokens: must have less than {MAX_LENGTH:,}")
         options = replace(options, max_length=min(length + max_tokens, MAX_LENGTH))
         (hypotheses,) = self._search([source], options, 1, lambda _: None)
-        self._warn_of_unlearned_positions([self._last_position(source, hypotheses[0])])
+        self._warn_of_unlearned_positions([(0, len(hypotheses[0].ids))])
         return self.join(text, [Output(source, hypotheses, None)])
 
     @property
@@ -362,32 +367,40 @@ class Translator:
         self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int = 1
     ) -> dict[int, Input]:
         """What to search again so that a term takes its place (``term_places``), by its number."""
-        again: dict[int, Input] = {}
         own = [i for i, source in enumerate(inputs) if may_stand_elsewhere(source)]
         if not own:  # other engines have no attention
-            return again
-        rows = [inputs[i] for i in own], [hypotheses[i] for i in own]
-        for i, attention in zip(own, self._attention(*rows, batch_size), strict=True):
-            output = hypotheses[i][0].ids
-            rest = attention, self.aligner, self.tokenizer
-            if (placed := with_term_in_place(inputs[i], output, *rest)) is not None:
-                again[i] = placed
-        return again
+            return {}
+        aligner = self.aligner  # before threads ask for it
+        rows = [inputs[i] for i in own], [hypotheses[i][0].ids for i in own]
+
+        def place(source: Input, output: list[int], attention: Tensor) -> Input | None:
+            return with_term_in_place(source, output, attention, aligner, self.tokenizer)
+
+        placed = zip(own, self._attend(*rows, batch_size, place), strict=True)
+        return {i: source for i, source in placed if source is not None}
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""
         return by_risk(hypotheses, self.texts([h.ids for h in hypotheses]), options)
 
-    def _attention(
-        self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int
-    ) -> list[Tensor]:
-        """[N, h, T, S] of each input and its best output, by the first model of an ensemble."""
-        outputs = [best.ids for best, *_ in hypotheses]
+    def _attend(
+        self,
+        inputs: list[Input],
+        outputs: list[list[int]],
+        batch_size: int,
+        use: Callable[[Input, list[int], Tensor], Result],
+    ) -> list[Result]:
+        """What ``use`` makes of each input, its output and their attention [N, h, T, S].
+
+        It is that of the first model of an ensemble. One of a batch is in memory at a time.
+        """
 
         @torch.inference_mode()  # it belongs to a thread, so it does not stand around run_batches
-        def attend(batch: list[int]) -> list[Tensor]:
-            src = self.pad_sources([inputs[i].ids for i in batch])
-            return self.models[0].cross_attention_weights(src, [outputs[i] for i in batch], BOS)
+        def attend(batch: list[int]) -> list[Result]:
+            rows = [inputs[i] for i in batch], [outputs[i] for i in batch]
+            src = self.pad_sources([source.ids for source in rows[0]])
+            weights = self.models[0].cross_attention_weights(src, rows[1], BOS)
+            return list(map(use, *rows, weights))
 
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]
         exact = self.models[0].precision == "float32"  # in int8, what it gives is PyTorch's
@@ -399,17 +412,21 @@ class Translator:
             is_blank = not any(c.isprintable() and not c.isspace() for c in line)
             text = "" if is_blank else " ".join(line.split())
             return Translation(line, text, 0.0, 0, ((text, 0.0),))
-        n_best = []
-        for hypotheses in zip(*(output.hypotheses for output in outputs), strict=False):
-            pairs = zip(outputs, hypotheses, strict=True)
-            text = " ".join(output_text(o, h.ids, self.tokenizer) for o, h in pairs)
-            n_best.append((text, sum(h.score for h in hypotheses) / len(hypotheses)))
+        ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
+        texts = [
+            [output_text(o, h.ids, self.tokenizer) for o, h in zip(outputs, own, strict=True)]
+            for own in ranks
+        ]
+        scores = [sum(h.score for h in own) / len(own) for own in ranks]
+        n_best = tuple(zip(map(" ".join, texts), scores, strict=True))
         rest = self.tokenizer, lambda: self.aligner, self.calibration
-        parts = tuple(segment(output, *rest) for output in outputs)
+        parts = tuple(
+            segment(output, text, *rest) for output, text in zip(outputs, texts[0], strict=True)
+        )
         if any(math.isnan(output.hypotheses[0].score) for output in outputs):
             log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
         tokens = sum(len(part.output) + 1 for part in parts)
-        return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
+        return Translation(line, *n_best[0], tokens, n_best, parts)
 
     # What the steps share
 
@@ -433,15 +450,18 @@ class Translator:
     def term_encoder(self) -> TermEncoder:
         return TermEncoder(self.tokenizer)
 
-    def _last_position(self, source: Input, best: Hypothesis) -> int:
-        """The position of the last token of the longest sequence, from 0."""
-        lengths = len(source.ids), len(best.ids)
-        return sum(lengths) + 1 if isinstance(self.models[0], DecoderOnlyModel) else max(lengths)
+    def _warn_of_unlearned_positions(self, lengths: Iterable[tuple[int, int]]) -> None:
+        """Count the sentences longer than the positions that a model has learned, and warn.
 
-    def _warn_of_unlearned_positions(self, lengths: Iterable[int]) -> None:
-        """Count the sentences longer than the positions that a model has learned, and warn."""
+        ``lengths`` are those of each source and output, without bos and eos.
+        """
         learned = [len(model.learned) for model in self.models if model.learned is not None]
-        beyond = sum(length >= min(learned) for length in lengths) if learned else 0  # bos or eos
+        if not learned:
+            return
+        is_one_sequence = isinstance(self.models[0], DecoderOnlyModel)
+        # The position of the last token of the longest sequence, from 0
+        last = (sum(pair) + 1 if is_one_sequence else max(pair) for pair in lengths)
+        beyond = sum(position >= min(learned) for position in last)
         if beyond:
             log.warning(
                 f"{beyond:,} sentence(s) of the input or output go beyond the {min(learned)} "

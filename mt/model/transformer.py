@@ -256,9 +256,10 @@ class Transformer(Stacks):
 def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
     """Positions [T], from 0 -> float32 [T, d_model], sine in even and cosine in odd columns (3.5).
 
-    They are computed for the positions asked for, so that no length is too long.
+    They are computed for the positions asked for, so that no length is too long. They are float32
+    whatever the default: in bfloat16, angles above 256 are off by 1 and more.
     """
-    two_i = torch.arange(0, d_model, 2, device=positions.device)
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float32, device=positions.device)
     angles = positions[:, None] * torch.exp(two_i * (-math.log(10000.0) / d_model))
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
 

@@ -299,7 +299,9 @@ class ContinuousBatching:
         for sentence in stepped:
             request, i = owners[sentence]
             if sentence.length == 1 and self.metrics is not None:
-                self.metrics.first_token(now - request.arrived)
+                constraints = request.inputs[i].constraints
+                if constraints is None or not constraints.rounds:  # not a search that comes again
+                    self.metrics.first_token(now - request.arrived)
             if not sentence.alive:
                 self._finish(number, request, i, sentence.hypotheses())
             elif request.job.on_partial is not None:

@@ -28,6 +28,7 @@ RETRY_SECONDS = 5  # at most, until a block that met a full queue comes again
 MOST_UNPACKED = 50 * 2**20  # bytes of all parts of an archive
 MOST_MARKUP = 500_000  # "<" and "=" in the parts of an archive
 MOST_SIGNS = 100_000  # of markup in a text file, and its lines
+MOST_CELLS = 1_000_000  # of a table; each takes 250 bytes and 5 µs
 ARCHIVES = (".docx", ".pptx", *OPEN_DOCUMENT)
 SIGN = re.compile(rb"[\n\r<>&*_`\[\]|~#]")
 
@@ -191,9 +192,13 @@ def _read(order: Order) -> Document:
         most = MOST_MARKUP
     else:
         signs, most = len(SIGN.findall(order.data)), MOST_SIGNS
-    if signs > most:
-        message = f"has {signs:,} pieces of markup, more than {most:,}: cut it into several files"
-        raise _too_large(order, message)
+    counts = [(signs, most, "pieces of markup")]
+    if extension_of(order.name) in (".csv", ".tsv"):
+        counts.append((max(map(order.data.count, b",;\t")), MOST_CELLS, "cells"))
+    for number, most, what in counts:
+        if number > most:
+            message = f"has {number:,} {what}, more than {most:,}: cut it into several files"
+            raise _too_large(order, message)
     try:
         return read_document(order.name, order.data, order.columns)
     except DocumentError:

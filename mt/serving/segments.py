@@ -52,16 +52,7 @@ def _sources(line: Translation, split: bool) -> list[str]:
 
 def _texts(line: Translation) -> list[str]:
     """The text of each segment; joined with blanks they are the line's text."""
-    if len(line.parts) == 1:
-        return [line.text]
-    texts, position = [], 0
-    for part in line.parts:
-        text = _spell(part.output)
-        capitals = text.upper()  # of a sentence that was typed in capitals
-        is_capitals = text != capitals and line.text.startswith(capitals, position)
-        texts.append(capitals if is_capitals else text)
-        position += len(texts[-1]) + 1
-    return texts
+    return [line.text] if len(line.parts) == 1 else [part.text for part in line.parts]
 
 
 def _spell(pieces: Sequence[str]) -> str:

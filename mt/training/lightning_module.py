@@ -206,8 +206,9 @@ class TranslationModule(pl.LightningModule):
     def check_finite(self) -> None:
         """Raise Diverged, on all ranks, when the last loss or a weight is not finite."""
         self._check_pending_loss()
-        finite = [p.isfinite().all() for p in self.parameters()]
-        if not torch.stack(finite).all():
+        finite = torch.stack([p.isfinite().all() for p in self.parameters()]).all()
+        # A rank of FSDP has a part of the weights.
+        if not self.trainer.strategy.reduce_boolean_decision(bool(finite), all=True):
             raise Diverged("a weight is not a finite number", self.trainer.global_step, [])
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:

@@ -33,7 +33,7 @@ NEUTRAL = {
     "ckpt", "start_from", "validate_every", "checkpoint_every", "average", "show_examples",
     "data.cache_dir", "data.workers", "data.test", "data.reader.test", "data.validation",
     "data.reader.validation", "data.validation_limit", "trainer.max_steps",
-    "trainer.log_every_n_steps",
+    "trainer.log_every_n_steps", "search.beam_size", "search.alpha", "search.batch_size",
 }  # fmt: skip
 MOST_NAMED = 8  # changes in a message
 MISSING = object()

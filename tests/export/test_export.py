@@ -280,7 +280,12 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert not Path("out").exists()
 
 
-def test_too_few_sentences_prove_nothing(run: Run, model: Path) -> None:
+def test_too_few_sentences_prove_nothing(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phrasebook, "load", lambda split: [("A door", "Eine Tür")])
+    message = "the phrasebook: 1 sentences that are neither blank nor too long"
+    assert message in run("--to", "ctranslate2", model, "out").err
     long = " ".join(LINES[:20])
     Path("a").write_text("".join(f"{line}\n" for line in [*LINES[:29], "", long]))
     Path("b").write_text("".join(f"{line}\n" for line in LINES[:31]))

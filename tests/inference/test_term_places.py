@@ -87,6 +87,40 @@ def test_blanks_and_capitals_of_a_line_do_not_matter() -> None:
     assert placed(source("The house IS big."), MISPLACED, 0, 1, 2, 3, 5, 4) is not None
 
 
+def test_no_other_term_is_cut() -> None:
+    """The word stands right after another term, which the new prefix keeps whole."""
+    constraints = Constraints(VOCABULARY, [[[GROSS, N]], [[GEBAEUDE]]])
+    terms = SearchTerms(
+        constraints, [["großn"], ["Gebäude"]], False, frozenset(), ((11, 14), (4, 9))
+    )
+    own = source()._replace(terms=terms)
+    again = placed(own, [DAS, GROSS, N, HAUS, GEBAEUDE, DOT], 0, 3, 3, 1, 5, 4)
+    assert again is not None
+    assert again.prefix == [DAS, GROSS, N]
+
+
+def test_a_prefix_that_holds_a_term_does_not_lift_the_limit() -> None:
+    constraints = Constraints(VOCABULARY, [[[GEBAEUDE, N, N]], [[HAUS]]])
+    options = SearchOptions(max_length=4)
+    for prefix, limit in (([DAS], 5), ([GEBAEUDE, N, N], 4), ([GEBAEUDE], 4), ([HAUS, DOT], 5)):
+        search = SentenceSearch.begin([20, 21], options, prefix, constraints)
+        assert search.limit == limit, prefix
+
+
+def test_the_best_is_not_dropped_where_the_source_is_longer_than_the_limit() -> None:
+    """The log P of a term is divided by the penalty of the source."""
+    constraints = Constraints(VOCABULARY, [[[GEBAEUDE]]])
+    options = SearchOptions(beam_size=1, alpha=1.0, max_length=2)
+    search = SentenceSearch.begin([20] * 20, options, (), constraints)
+    search.advance([(-10.0, 0, GEBAEUDE, -10.0)])
+    search.advance([(-10.01, 0, DOT, -0.01), (-10.1, 0, EOS, -0.1)])
+    assert len(search.alive) == 1
+    search.advance([(-10.02, 0, EOS, -0.01)])
+    ((ids, score, *_),) = search.hypotheses()
+    assert ids == [GEBAEUDE, DOT]
+    assert score == pytest.approx(-10 / (26 / 6) - 0.02 / (8 / 6))
+
+
 def test_only_terms_whose_place_in_the_text_is_known_are_moved_and_not_for_ever() -> None:
     own = source()
     assert may_stand_elsewhere(own)
@@ -179,7 +213,7 @@ def test_without_terms_no_attention_is_computed(
     bundled: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine of CTranslate2 has none."""
-    monkeypatch.setattr(bundled, "_attention", None)
+    monkeypatch.setattr(bundled, "_attend", None)
     assert bundled.translate(["Good morning."])[0].text == "Guten Morgen!"
 
 

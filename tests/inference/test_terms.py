@@ -132,6 +132,22 @@ def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) ->
     assert (result.text, result.confidence) == (text, 1.0)
 
 
+def test_a_text_without_words_begins_with_its_prefix(everyday: Translator) -> None:
+    (result,) = everyday.translate(["42"], prefixes=["Nummer"], terms=TermRules(keep=True))
+    assert result.text.startswith("Nummer")
+    assert "42" in result.text
+
+
+def test_each_part_has_the_text_that_it_adds(everyday: Translator) -> None:
+    """A ligature is spelt as two letters by the pieces, and stays as it is in the text."""
+    line = "Open ﬁle.txt now. IT IS GOOD."
+    (result,) = everyday.translate([line], terms=TermRules(keep=True), split=True)
+    assert len(result.parts) == 2
+    assert "ﬁle.txt" in result.parts[0].text
+    assert result.parts[1].text.isupper()
+    assert result.text == " ".join(part.text for part in result.parts)
+
+
 @pytest.mark.parametrize(
     ("text", "decimal"),
     [("See https://example.com/a", "either"), ("one", "either"), ("1,250.50", "german")],

@@ -20,6 +20,7 @@ from mt.inference.options import SearchOptions
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator
 from mt.model import checkpoint
+from mt.model.decoder_only import DecoderOnly
 from mt.model.device import pick_device
 from mt.model.transformer import Transformer
 
@@ -458,6 +459,19 @@ def test_what_goes_beyond_the_learned_positions_is_counted(
     caplog.clear()
     Translator(models[1], tokenizer, MAX_LENGTH).translate(lines, max_length=30)
     assert "positions" not in caplog.text
+
+
+def test_a_decoder_alone_has_one_sequence_for_both_texts(
+    tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    shape = {"N": 1, "d_model": 32, "d_ff": 64, "h": 4}
+    source, target = "A door", "A door"
+    length = len(tokenizer.encode([source])[0])
+    for learned, is_told in ((2 * length + 2, False), (2 * length + 1, True)):
+        model = DecoderOnly(VOCAB_SIZE, **shape, learned_positions=learned).eval()
+        caplog.clear()
+        Translator(model, tokenizer, MAX_LENGTH).score([source], [target])
+        assert ("1 sentence(s) of the input or output go beyond" in caplog.text) == is_told
 
 
 def test_a_text_is_no_list_of_lines(translator: Translator) -> None:

@@ -94,6 +94,17 @@ def test_positional_encoding_is_the_formula_at_any_position(
     assert_close(encoding(position + 1, d_model)[position], expected, atol)
 
 
+def test_positions_are_float32_whatever_the_default_is() -> None:
+    """Lightning's bf16-true makes bfloat16 the default."""
+    expected = transformer.positional_encoding(torch.arange(300), 64)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = transformer.positional_encoding(torch.arange(300), 64)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, expected)
+
+
 # 3.4 and 3.5: the sum that enters the first layer
 
 

@@ -1,6 +1,7 @@
 """scripts/gpu_report.py: records that are kept, steps that fail, and what needs a GPU."""
 
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -34,14 +35,24 @@ def test_a_step_is_kept_one_that_fails_leaves_its_last_line_and_can_be_repeated(
     output = tmp_path / "gpu.json"
     command = ["--folder", f"{tmp_path / 'work'}", "--dry-run", "--output", f"{output}"]
     command += ["--steps", "fails,works"]
-    assert script.main(command) == 0
+    assert script.main(command) == 2
     steps = read_json(output)["steps"]
     assert steps["fails"]["failed"] == "out of memory"
     assert steps["works"]["done"]
-    assert script.main(command) == 0
+    assert script.main(command) == 2
     assert calls == ["fails", "works"]
-    assert script.main([*command, "--again"]) == 0
+    assert script.main([*command, "--again"]) == 2
     assert calls == ["fails", "works", "fails"]
+
+
+def test_a_rank_does_not_wait_for_one_that_has_failed(script: ModuleType, tmp_path: Path) -> None:
+    report = script.Report(tmp_path, True)
+    codes = "import time; time.sleep(60)", "raise SystemExit('no port')"
+    programs = [report.start("ranks", [sys.executable, "-c", code]) for code in codes]
+    begin = time.monotonic()
+    with pytest.raises(script.StepFailed, match="no port"):
+        report.wait("ranks", programs)
+    assert time.monotonic() - begin < 30
 
 
 def test_a_folder_with_other_files_is_left_alone(
@@ -86,7 +97,7 @@ def test_what_cannot_run_is_refused(
 def test_a_step_that_needs_text_says_so(
     script: ModuleType, tmp_path: Path, step: str, option: str
 ) -> None:
-    assert script.main(["--folder", f"{tmp_path}", "--dry-run", "--steps", step]) == 0
+    assert script.main(["--folder", f"{tmp_path}", "--dry-run", "--steps", step]) == 2
     assert read_json(tmp_path / f"{step}.json")["failed"] == f"give {option} FOLDER"
 
 
@@ -97,6 +108,9 @@ def test_the_recipe_of_the_bundled_model_is_trained_in_parts_and_scored(
 
     def run(report: object, step: str, command: list[object]) -> None:
         commands.append([str(part) for part in command])
+        model = tmp_path / "work" / "trainings" / "everyday" / "model"
+        model.mkdir(parents=True, exist_ok=True)
+        (model / "config.json").write_text('{"training": {"steps": 73}}')
 
     monkeypatch.setattr(script.Report, "run", run)
     monkeypatch.setattr(script.Report, "score", lambda report, step, model, pairs: 1.5)
@@ -110,5 +124,5 @@ def test_the_recipe_of_the_bundled_model_is_trained_in_parts_and_scored(
         "00:00:00:36",
     ]
     assert commands[-1][1].endswith("ship_model.py")
-    assert record["updates"] == 50
+    assert record["updates"] == 73
     assert set(record["sacreBLEU"]) == {"validation.tatoeba", "validation.themes.tsv"}

@@ -402,5 +402,7 @@ def test_a_term_takes_its_place_as_offline() -> None:
         assert not engine._turns
         return [answer.text for (answer,) in answers]
 
-    engine = ContinuousBatching(bundled)
+    metrics = Watched()
+    engine = ContinuousBatching(bundled, metrics)
     assert run(engine, talk) == wanted
+    assert len(metrics.first) == len(texts)  # a second search is no second arrival

@@ -167,6 +167,8 @@ def test_a_header_says_what_one_should_know_of_a_table() -> None:
         ("a.md", b"x" * 5_250_000, {}, 413, "a.md: has 5,250,000 bytes: send at most 5,242,880"),
         ("a.md", b"x " * 100_001, {}, 413, "a.md: has 200,001 characters: send at most 200,000"),
         ("a.html", b"<b>" * 200_000, {}, 413, "a.html: has 400,000 pieces of markup"),
+        ("a.csv", b"en" + b"," * 1_000_001, {}, 413, "a.csv: has 1,000,001 cells, more than"),
+        ("a.tsv", b"en" + b"\t" * 1_000_001, {}, 413, "a.tsv: has 1,000,001 cells, more than"),
         ("a.docx", docx("<w:p/>" * 500_001), {}, 413, "a.docx: has 500,012 pieces"),
         ("a.docx", docx(x=" " * 52_500_000), {}, 400, "a.docx: would unpack"),
     ],

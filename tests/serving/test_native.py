@@ -130,13 +130,17 @@ def test_tokens() -> None:
 
 
 def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
-    def segment(source: str, output: str) -> Segment:
+    def segment(source: str, output: str, text: str) -> Segment:
         pieces = [tuple("▁" + word for word in text.split()) for text in (source, output)]
         log_probs = (0.0,) * (len(pieces[1]) + 1)
         alignment = torch.full((3, 3), 1 / 3)
-        return Segment(*pieces, log_probs, alignment=alignment, confidence=len(output) / 100)
+        sure = len(output) / 100
+        return Segment(*pieces, log_probs, alignment=alignment, confidence=sure, text=text)
 
-    parts = (segment("Where is it?", "Wo ist es?"), segment("Come here!", "Komm <0xC3><0xA9>her!"))
+    parts = (
+        segment("Where is it?", "Wo ist es?", "Wo ist es?"),
+        segment("Come here!", "Komm <0xC3><0xA9>her!", "KOMM ÉHER!"),
+    )
     text = "Wo ist es? KOMM ÉHER!"
     source = "Where  is it? COME HERE!"
     line = Translation(source, text, 0.0, 9, ((text, 0.0),), parts)

@@ -193,12 +193,12 @@ def test_a_resumed_run_names_the_settings_that_differ_and_keeps_the_old_ones(
 ) -> None:
     folder = shutil.copytree(finished, tmp_path / "run")
     before = (folder / "config.yaml").read_text("utf-8")
-    changes = {"trainer.max_steps": 6, "checkpoint_every": 2}
+    changes = {"trainer.max_steps": 6, "checkpoint_every": 2, "search.beam_size": 2}
     assert run([*arguments(corpus, folder, **changes), "ckpt=last"], monkeypatch) == 0
     output = capsys.readouterr().out
     kept = folder / "config-00000004.yaml"
     line = f"settings that differ from those up to step 4, which {kept} keeps: "
-    assert f"{line}trainer.max_steps: 4 → 6\n" in output
+    assert f"{line}search.beam_size: 1 → 2, trainer.max_steps: 4 → 6\n" in output
     assert kept.read_text("utf-8") == before
     assert yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["max_steps"] == 6
 
