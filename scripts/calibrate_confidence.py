@@ -37,7 +37,7 @@ with console.exit_at_interrupt():
     from mt.utils.checks import check_int
     from mt.utils.json_io import read_json
 
-LEAST = 40  # sentences, of which half are for the fit
+LEAST_PAIRS = 40  # sentences, of which half are for the fit
 WORST = 0.1  # the share of the sentences that a user should check
 GROUPS = 10
 RIDGE = 1e-3  # keeps the weights finite whatever the data
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def calibrate(args: argparse.Namespace) -> None:
     """Fit, measure, and save if told to. ValueError or OSError for a user's mistakes."""
-    check_int("lines", args.lines, LEAST)
+    check_int("lines", args.lines, LEAST_PAIRS)
     check_int("threads", args.threads)
     folder = resolve_model_path(args.model)
     if args.save and not folder.is_dir():
@@ -110,8 +110,8 @@ def read_pairs(names: Sequence[str], translator: Translator, most: int) -> list[
         reader = FileReader(validation=split, src=src, tgt=tgt)
     pairs = [pair for pair in reader.pairs("validation") if all(map(str.strip, pair))]
     random.Random(0).shuffle(pairs)
-    if len(pairs) < LEAST:
-        raise ValueError(f"{' '.join(names)}: {len(pairs)} pairs, needs at least {LEAST}")
+    if len(pairs) < LEAST_PAIRS:
+        raise ValueError(f"{' '.join(names)}: {len(pairs)} pairs, needs at least {LEAST_PAIRS}")
     return pairs[:most]
 
 

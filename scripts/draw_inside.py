@@ -24,6 +24,7 @@ with console.exit_at_interrupt():
 
     from mt.inference.translator import Translator
     from mt.inspection.arrays import decode
+    from mt.inspection.drawing import number, percent
     from mt.inspection.report import inspect
     from mt.model import reference
     from mt.utils.atomic import atomic_write
@@ -34,14 +35,6 @@ EXAMPLES = ROOT / "tests" / "golden" / "worked_examples.json"
 SENTENCE = "Where do you live?"
 
 Report = dict[str, Any]
-
-
-def number(x: float, digits: int = 2) -> str:
-    return f"{x:.{digits}f}".replace("-", "−")
-
-
-def percent(p: float) -> str:
-    return f"{100 * p:.{2 if p < 0.1 else 1}f} %"
 
 
 def code(text: str) -> str:

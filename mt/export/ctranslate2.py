@@ -20,6 +20,7 @@ from mt.data.special_ids import BOS, EOS, UNK
 from mt.data.tokenizer import Tokenizer
 from mt.export import common
 from mt.inference.batch_runner import pick_workers
+from mt.inference.confidence import load_calibration
 from mt.inference.constraints import Constraints
 from mt.inference.options import MAX_EXTRA, SearchOptions, load_search_defaults
 from mt.inference.sentence_search import Hypothesis
@@ -138,6 +139,7 @@ class Engine(common.OwnTokenizer, Translator):
                 )
         torch_device = pick_device(device)
         self.options = load_search_defaults(folder)
+        self.calibration = load_calibration(folder)
         self.workers = pick_workers(workers, torch_device)
         with _naming(folder):
             config = read_json(folder / "mt.json")

@@ -27,7 +27,7 @@ TOKEN = re.compile(r"\w+(?:[-.,:'’]\w+)*|[^\w\s]+")  # words, and marks on the
 BETWEEN_BLANKS = re.compile(r"\S+")
 
 # Two words are linked if this much of the attention, or more, goes from one to the other.
-LEAST = 0.15
+LEAST_WEIGHT = 0.15
 
 # Names and numbers, which most languages copy. Heads that align words find them in any order.
 COPIED = [
@@ -79,14 +79,14 @@ def align(
     """The alignment of the words that pieces spell; ``soft`` [T, S], pieces without eos.
 
     A word is what ``pattern`` finds. Two words are linked if the one attends to the other with at
-    least LEAST, and more than to any other, or more than any other does.
+    least LEAST_WEIGHT, and more than to any other, or more than any other does.
     """
     source_words, target_words = words(source, pattern), words(target, pattern)
     weights = word_weights(soft, source_words, target_words)
     links: list[Link] = []
     if weights.numel():
         best = (weights == weights.amax(0)) | (weights == weights.amax(1, keepdim=True))
-        found = (best & (weights >= LEAST)).nonzero().tolist()
+        found = (best & (weights >= LEAST_WEIGHT)).nonzero().tolist()
         links = sorted((s, t, float(weights[t, s])) for t, s in found)
     return Alignment(soft, [w for w, _ in source_words], [w for w, _ in target_words], links)
 

@@ -46,7 +46,7 @@ class Vocabulary:
         return cls(tokenizer.pieces(list(range(tokenizer.vocab_size))))
 
 
-class Progress:
+class ConstraintState:
     """How far a hypothesis is with the terms: a state of an automaton that is built in use.
 
     ``settled`` has bit i if term i is there, ``met`` also has one that a word's end would complete.
@@ -69,9 +69,9 @@ class Progress:
         self.remaining = constraints.remaining(met, node)
         self.remaining_anew = constraints.remaining(met, 0)
         self.remaining_after_word = constraints.remaining(self.met, 0)
-        self._after: dict[tuple[int, bool], Progress] = {}
+        self._after: dict[tuple[int, bool], ConstraintState] = {}
 
-    def advance(self, token: int, would_end: bool = False) -> "Progress":
+    def advance(self, token: int, would_end: bool = False) -> "ConstraintState":
         """After one more token. ``would_end``: eos was the likeliest one."""
         constraints, vocabulary = self._constraints, self._constraints.vocabulary
         # All tokens that no form has and that are alike to the vocabulary lead to one state.
@@ -91,7 +91,7 @@ class Progress:
             if is_bound:
                 left = [n for term, n in constraints.begun(node) if not met >> term & 1]
                 is_bound = bool(left) and min(left) > 0
-            after = self._after[key] = constraints.progress(
+            after = self._after[key] = constraints.state(
                 met, self._ended if joins else 0, node, in_word, is_bound
             )
         return after
@@ -162,8 +162,8 @@ class Constraints:
             min(map(len, own or forms)) for own, forms in zip(after_word, self.terms, strict=True)
         ]
         self._build_trie()
-        self._states: dict[tuple[int, int, int, bool, bool], Progress] = {}
-        self.start = self.progress(0, 0, 0, False, False)
+        self._states: dict[tuple[int, int, int, bool, bool], ConstraintState] = {}
+        self.start = self.state(0, 0, 0, False, False)
         # What ``with_place`` adds
         self.begin: tuple[int, int] | None = None  # a term, and the length after which it begins
         self.banned: tuple[tuple[int, ...], ...] = ()
@@ -187,11 +187,13 @@ class Constraints:
         """With which a form of the term begins after a word."""
         return [form[0] for form in self.terms[term] if self.vocabulary.ends_word[form[0]]]
 
-    def progress(self, met: int, held: int, node: int, in_word: bool, is_bound: bool) -> Progress:
+    def state(
+        self, met: int, held: int, node: int, in_word: bool, is_bound: bool
+    ) -> ConstraintState:
         """The state of the automaton, the same object for the same values."""
         key = met, held, node, in_word, is_bound
         if key not in self._states:
-            self._states[key] = Progress(self, *key)
+            self._states[key] = ConstraintState(self, *key)
         return self._states[key]
 
     def _build_trie(self) -> None:
@@ -254,19 +256,21 @@ class Constraints:
         begun = ((term, left) for term, left in self.begun(node) if not met >> term & 1)
         return sum(unmet) - max(0, max((self._shortest[t] - left for t, left in begun), default=0))
 
-    def allowed_tokens(self, progress: Progress, left: int, would_end: bool) -> np.ndarray | None:
+    def allowed_tokens(
+        self, state: ConstraintState, left: int, would_end: bool
+    ) -> np.ndarray | None:
         """The tokens that may come next, or None: any; after this one come ``left`` - 1.
 
         ``would_end``: eos is the likeliest token. Then a hypothesis that lacks a term goes on with
         it, to its end: otherwise it would ramble until the term is not so unlikely any more.
         """
         allowed = None
-        if progress.is_bound or (would_end and not progress.is_complete):
-            allowed = np.array(progress.bound_tokens if progress.is_bound else progress.next_tokens)
-        if progress.remaining_anew >= left:  # not every token leaves time for the terms
-            after = ((token, progress.advance(token)) for token in progress.next_tokens)
-            in_time = {token for token, state in after if state.remaining < left}
-            if progress.may_end_term and progress.remaining_after_word < left:
+        if state.is_bound or (would_end and not state.is_complete):
+            allowed = np.array(state.bound_tokens if state.is_bound else state.next_tokens)
+        if state.remaining_anew >= left:  # not every token leaves time for the terms
+            after = ((token, state.advance(token)) for token in state.next_tokens)
+            in_time = {token for token, next_state in after if next_state.remaining < left}
+            if state.may_end_term and state.remaining_after_word < left:
                 in_time.update(np.flatnonzero(self.vocabulary.ends_word).tolist())
             if allowed is None:
                 return np.array(sorted(in_time), dtype=np.int64)

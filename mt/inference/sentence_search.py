@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mt.data.special_ids import BOS, EOS
-from mt.inference.constraints import Constraints, Progress
+from mt.inference.constraints import Constraints, ConstraintState
 from mt.inference.options import MAX_EXTRA, SearchOptions
 
 Candidate = tuple[float, int, int, float]  # total log P, row of its parent, token, log P of that
@@ -234,7 +234,10 @@ class ConstrainedSearch(SentenceSearch):
             self.texts = [extend(self.texts[possible[i][1]], possible[i][2]) for i in alive]
 
     def _share_beam(
-        self, candidates: Sequence[Candidate], states: Sequence[Progress], paid: Sequence[float]
+        self,
+        candidates: Sequence[Candidate],
+        states: Sequence[ConstraintState],
+        paid: Sequence[float],
     ) -> list[int]:
         """Which candidates go on or end, best first.
 

@@ -12,7 +12,9 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.alignment import Aligner, soft_alignment, spell, word_weights, words
 from mt.inference.inputs import Input
 
-LEAST = 0.5  # of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more
+LEAST_ATTENTION = (
+    0.5  # of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more
+)
 MOST_ROUNDS = 3  # searches more
 
 
@@ -50,7 +52,7 @@ def with_term_in_place(
         first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
             is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
-            if weight >= LEAST and is_free and any(map(str.isalpha, word)):
+            if weight >= LEAST_ATTENTION and is_free and any(map(str.isalpha, word)):
                 placed = constraints.with_place(term, ids[0], tuple(output[i] for i in ids))
                 # The token before it, such as an article, may have to be another one.
                 ends = (place.end for place in places if place.end <= ids[0])

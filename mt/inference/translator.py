@@ -22,7 +22,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.alignment import Aligner, find_aligner
 from mt.inference.batch_runner import Progress, pick_workers, run_batches
 from mt.inference.beam_search import score, search
-from mt.inference.confidence import Calibration, calibration_of
+from mt.inference.confidence import Calibration, load_calibration
 from mt.inference.constraints import Constraints
 from mt.inference.decoder_only import DecoderOnlyModel, make_inference
 from mt.inference.incremental import Ensemble, InferenceModel
@@ -71,6 +71,7 @@ class Translator:
         workers: int | None = 1,
         options: SearchOptions | None = None,
         configs: Sequence[dict[str, Any]] = (),
+        calibration: Calibration | None = None,
     ) -> None:
         models = [model] if isinstance(model, Stacks) else list(model)
         if not models:
@@ -84,6 +85,7 @@ class Translator:
         self.workers = pick_workers(workers, self.models[0].device)
         self.options = options or SearchOptions()  # the defaults of a call
         self.configs = configs  # config.json of each model's folder
+        self.calibration = calibration
 
     @classmethod
     def load(
@@ -97,8 +99,8 @@ class Translator:
 
         ``path`` None is the bundled model, ``latest`` the newest one under outputs/, and ORG/NAME a
         MarianMT model of the hub (``mt.model.model_path``). An ensemble takes its search defaults
-        from the first model. ``device`` is cpu, cuda, cuda:1 or auto; ``precision`` is float32,
-        bfloat16 or int8.
+        and its calibration from the first model. ``device`` is cpu, cuda, cuda:1 or auto;
+        ``precision`` is float32, bfloat16 or int8.
         Raises OSError or ValueError that names the folder or option and what is wrong.
         """
         names = [path] if path is None or isinstance(path, str | os.PathLike) else path
@@ -124,6 +126,7 @@ class Translator:
             workers,
             load_search_defaults(paths[0]),
             [model.config for model in loaded],
+            load_calibration(paths[0]),
         )
 
     def translate(
@@ -441,10 +444,6 @@ class Translator:
         languages = self.configs[0].get("languages") if self.configs else None
         source, target = languages or ("en", "de")
         return source, target
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        return calibration_of(self.configs[0].get("confidence")) if self.configs else None
 
     @cached_property
     def term_encoder(self) -> TermEncoder:

@@ -56,7 +56,7 @@ class TranslatedFile(NamedTuple):
 
 
 @dataclass(eq=False)
-class Progress:
+class DocumentProgress:
     """How far a document is: ``done`` of its ``characters``, which are 0 while it is read."""
 
     characters: int = 0
@@ -85,11 +85,11 @@ class Documents:
 
     def __init__(self, service: Service) -> None:
         self.service, self.limits = service, service.limits
-        self._running: set[Progress] = set()
+        self._running: set[DocumentProgress] = set()
         # Own threads: one that reads a file goes on when its client leaves, and must be waited for.
         self._pool = ThreadPoolExecutor(self.limits.documents, "document")
 
-    def begin(self, order: Order) -> Progress:
+    def begin(self, order: Order) -> DocumentProgress:
         """Take a place, which ``translate`` gives back; nothing may be awaited between them.
 
         Raises RequestError where there is none, for another kind of file and one that is too large.
@@ -107,11 +107,11 @@ class Documents:
             wait = min(60, min(progress.seconds_left for progress in self._running))
             message = f"the server is busy with other documents: try again in {wait} s"
             raise RequestError(429, "overloaded", message, {"Retry-After": str(wait)})
-        progress = Progress()
+        progress = DocumentProgress()
         self._running.add(progress)
         return progress
 
-    async def translate(self, order: Order, progress: Progress) -> TranslatedFile:
+    async def translate(self, order: Order, progress: DocumentProgress) -> TranslatedFile:
         """The translation. Raises RequestError, Overloaded or DeadlineExceeded."""
         try:
             working = self._translate(order, progress)
@@ -121,7 +121,7 @@ class Documents:
         finally:
             self._running.discard(progress)
 
-    async def _translate(self, order: Order, progress: Progress) -> TranslatedFile:
+    async def _translate(self, order: Order, progress: DocumentProgress) -> TranslatedFile:
         document = await self._in_thread(order, partial(_read, order))
         segments = document.segments
         progress.characters = sum(len(segment.text) for segment in segments)
@@ -144,7 +144,7 @@ class Documents:
         return TranslatedFile(name, data, progress.characters, document.remarks)
 
     async def _translate_segments(
-        self, order: Order, segments: Sequence[Segment], progress: Progress
+        self, order: Order, segments: Sequence[Segment], progress: DocumentProgress
     ) -> list[Segment]:
         translated: list[Segment] = []
         begun: list[TextTranslation] = []  # of the first pieces of a segment
@@ -163,7 +163,7 @@ class Documents:
         return translated
 
     async def _translate_block(
-        self, order: Order, texts: list[str], attention: bool, progress: Progress
+        self, order: Order, texts: list[str], attention: bool, progress: DocumentProgress
     ) -> list[TextTranslation]:
         """The translations. Once a document has begun, it waits where the queue is full."""
         options = replace(self.service.engine.translator.options, attention=attention)

@@ -9,7 +9,7 @@ import logging
 import secrets
 from dataclasses import dataclass, field
 
-from mt.serving.documents import Documents, Order, Progress, TranslatedFile
+from mt.serving.documents import DocumentProgress, Documents, Order, TranslatedFile
 from mt.serving.service import as_request_error
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ KEPT_FILES = 200
 class KeptDocument:
     """A document under way or, when it is finished, its ``file``, or an ``error`` in one line."""
 
-    progress: Progress
+    progress: DocumentProgress
     key: str
     file: TranslatedFile | None = None
     error: str = ""
@@ -48,7 +48,7 @@ class KeptDocuments:
     def remove(self, number: str) -> None:
         self._kept.pop(number, None)
 
-    def add(self, progress: Progress, file: TranslatedFile) -> str:
+    def add(self, progress: DocumentProgress, file: TranslatedFile) -> str:
         """Keep a translation; returns its id."""
         number = self._new(progress)
         self._finish(number, file)
@@ -69,12 +69,12 @@ class KeptDocuments:
             task.cancel()
         self._kept.clear()
 
-    def _new(self, progress: Progress) -> str:
+    def _new(self, progress: DocumentProgress) -> str:
         number = secrets.token_hex(16).upper()
         self._kept[number] = KeptDocument(progress, secrets.token_hex(32).upper())
         return number
 
-    async def _work(self, number: str, order: Order, progress: Progress) -> None:
+    async def _work(self, number: str, order: Order, progress: DocumentProgress) -> None:
         try:
             self._finish(number, await self._documents.translate(order, progress))
         except Exception as error:

@@ -66,7 +66,7 @@ def test_links_are_the_largest_of_a_row_or_a_column() -> None:
     found = align(soft(rows), source, target)
     assert (found.source, found.target) == (["a", "bb", "c", "d"], ["x", "yy", "z"])
     links = [(s, t, round(weight, 4)) for s, t, weight in found.links]
-    # c is linked as the largest of its column; d too; z attends to nothing with LEAST or more.
+    # c is linked as the largest of its column; d too; z attends to nothing with LEAST_WEIGHT.
     assert links == [(0, 0, 0.9), (1, 1, 0.6), (2, 1, 0.2), (3, 1, 0.15)]
 
 

@@ -11,7 +11,7 @@ from serving_helpers import StandIn
 
 from mt.serving import deepl_documents, kept_documents
 from mt.serving.app import create_app
-from mt.serving.documents import Documents, Progress, TranslatedFile
+from mt.serving.documents import DocumentProgress, Documents, TranslatedFile
 from mt.serving.kept_documents import KeptDocuments
 from mt.serving.limits import ApiKeys, Limits
 
@@ -219,7 +219,7 @@ def keep(*sizes: int, seconds: float = 0) -> list[bool]:
 
     async def add() -> list[bool]:
         kept = KeptDocuments(Documents(create_app(StandIn()).state.service))
-        numbers = [kept.add(Progress(), file(size)) for size in sizes]
+        numbers = [kept.add(DocumentProgress(), file(size)) for size in sizes]
         assert len(set(numbers)) == len(sizes)
         assert all(len(number) == 32 for number in numbers)
         await asyncio.sleep(seconds)
