@@ -326,8 +326,8 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
     elif match := _ORDINAL.fullmatch(token):
         yield Kept(start, end, "ordinal", _ordinal(match[1], decimal))
     elif match := _DECADE.fullmatch(token):
-        written = f"{match[1]}er", f"{match[1]}ern", token, match[1]
-        yield Kept(start, end, "ordinal", written)
+        german = (f"{match[1]}{ending}" for ending in ("er", "ern", "er-Jahre", "er-Jahren"))
+        yield Kept(start, end, "ordinal", (*german, token, match[1]))
     elif (match := _MEASURE.fullmatch(token)) and _is_number(match[1]):
         numbers = _written(match[1], decimal)
         forms = tuple(f"{number}{blank}{match[2]}" for number in numbers for blank in ("", " "))

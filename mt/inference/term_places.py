@@ -35,7 +35,8 @@ def with_term_in_place(
     assert source.terms is not None
     constraints = source.terms.constraints
     text, owners = spell(tokenizer.pieces(source.ids))
-    own = words(tokenizer.pieces(output))
+    pieces_of_output = tokenizer.pieces(output)
+    own = words(pieces_of_output)
     if text.strip().lower() != source.text.strip().lower():  # they spell other characters
         return None
     shift = _blanks(text) - _blanks(source.text)
@@ -52,11 +53,13 @@ def with_term_in_place(
         first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
             is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
-            if weight >= LEAST_ATTENTION and is_free and any(map(str.isalpha, word)):
-                placed = constraints.with_place(term, ids[0], tuple(output[i] for i in ids))
+            if weight >= LEAST_ATTENTION and is_free and any(map(str.isalnum, word)):
+                # A number has its blank in a piece of its own.
+                begin = ids[0] - (pieces_of_output[ids[0] - 1 : ids[0]] == ["▁"])
+                placed = constraints.with_place(term, begin, tuple(output[i] for i in ids))
                 # The token before it, such as an article, may have to be another one.
-                ends = (place.end for place in places if place.end <= ids[0])
-                start = max(fixed, ids[0] - 1, *ends)
+                ends = (place.end for place in places if place.end <= begin)
+                start = max(fixed, begin - 1, *ends)
                 terms = source.terms._replace(constraints=placed)
                 return source._replace(prefix=output[:start], terms=terms)
     return None

@@ -71,7 +71,10 @@ class TermRules:
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
         required = [*(item.forms for item in kept), *(match.forms for match in free)]
-        spans = [*(None for _ in kept), *((match.start, match.end) for match in free)]
+        # In German the model would write numbers in another way.
+        moved = [self.decimal == "as written" and item.kind == "number" for item in kept]
+        spans = [span if moves else None for span, moves in zip(taken, moved, strict=True)]
+        spans += [(match.start, match.end) for match in free]
         outside, position = "", 0
         for start, end in taken:
             outside += text[position:start]

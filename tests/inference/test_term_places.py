@@ -87,6 +87,29 @@ def test_blanks_and_capitals_of_a_line_do_not_matter() -> None:
     assert placed(source("The house IS big."), MISPLACED, 0, 1, 2, 3, 5, 4) is not None
 
 
+def test_a_number_begins_with_its_blank() -> None:
+    """Digits are pieces of their own, and so is the blank before them."""
+    pieces = [*PIECES, "▁", "1", "2"]
+    blank, one, two = range(len(PIECES), len(pieces))
+
+    class Digits(Pieces):
+        def pieces(self, ids: Sequence[int]) -> list[str]:
+            return [ENGLISH[i - 20] if i >= 20 else pieces[i] for i in ids]
+
+    terms = source().terms
+    assert terms is not None
+    constraints = Constraints(Vocabulary(pieces), [[[blank, two, one]]])
+    own = source()._replace(terms=terms._replace(constraints=constraints))
+    output = [DAS, IST, blank, one, two, blank, two, one]
+    weights = attention(0, 2, 1, 1, 1, 5, 5, 5)
+    again = with_term_in_place(own, output, weights, Aligner([(0, 0)], shifted=False), Digits())  # type: ignore[arg-type]
+    assert again is not None
+    assert again.prefix == [DAS]
+    assert again.constraints is not None
+    assert again.constraints.begin == (0, 2)
+    assert again.constraints.banned == ((one, two),)
+
+
 def test_no_other_term_is_cut() -> None:
     """The word stands right after another term, which the new prefix keeps whole."""
     constraints = Constraints(VOCABULARY, [[[GROSS, N]], [[GEBAEUDE]]])
@@ -201,6 +224,18 @@ def test_the_model_does_not_say_it_twice(bundled: Translator) -> None:
     assert [result.text for result in together] == list(LINES.values())
     for line, result in zip(LINES, together, strict=True):
         assert bundled.translate([line], terms=RULES)[0].text == result.text
+
+
+def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translator) -> None:
+    rules = TermRules(keep=True, decimal="as written")
+    lines = {
+        "It costs 1,250.50 dollars.": "Es kostet 1,250.50 Dollar.",
+        "The city has 64,000 inhabitants.": "Die Stadt hat 64,000 Einwohner.",
+        "In the 1980s, only 54.96 % of families had a car.":
+            "In den 1980er-Jahren hatten nur 54.96 % der Familien ein Auto.",
+    }  # fmt: skip
+    results = bundled.translate(list(lines), terms=rules)
+    assert [result.text for result in results] == list(lines.values())
 
 
 def test_two_terms_of_a_sentence_each_take_their_place(bundled: Translator) -> None:
