@@ -10,7 +10,7 @@ A term has several forms, such as the cases of a German noun, one of which must 
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ class Vocabulary:
         for i in SPECIAL_IDS:
             self.texts[i] = ""
         self.ends_word = np.array([not text[:1].isalnum() for text in self.texts])
+        self.begins_blank = [text[:1] == " " for text in self.texts]
         self.in_word = [text[-1:].isalnum() for text in self.texts]
         self.joins = [text in JOINERS for text in self.texts]
         # Tokens alike in all three are told by a number that is no token.
@@ -85,8 +86,8 @@ class ConstraintState:
             # What belongs to a term that has ended does not begin another one.
             goes_on = met == self.settled or token in constraints.children[self.node]
             node = constraints.follow(self.node if goes_on else 0, token)
-            if constraints.depths[node] == 1 and self.in_word and not ends_word:
-                node = 0  # no term begins in the middle of a word
+            if constraints.depths[node] == 1 and self.in_word and not constraints.after_word(token):
+                node = 0  # no term begins in the middle of a word, or right after it
             is_bound = would_end or self.is_bound
             if is_bound:
                 left = [n for term, n in constraints.begun(node) if not met >> term & 1]
@@ -139,8 +140,9 @@ def forbidden_pattern(phrases: Sequence[str]) -> re.Pattern[str] | None:
 class Constraints:
     """What one translation must have and must not have.
 
-    ``terms`` are the forms of each term; a term that is needed twice is there twice.
-    ``forbidden`` are texts, which must not come as whole words. ValueError for an empty one.
+    ``terms`` are the forms of each term; a term that is needed twice is there twice. Those whose
+    numbers are in ``attached`` may stand right after a word, without a blank. ``forbidden`` are
+    texts, which must not come as whole words. ValueError for an empty one.
     """
 
     def __init__(
@@ -148,6 +150,7 @@ class Constraints:
         vocabulary: Vocabulary,
         terms: Sequence[Sequence[Sequence[int]]] = (),
         forbidden: Sequence[str] = (),
+        attached: Iterable[int] = (),
     ) -> None:
         self.vocabulary = vocabulary
         self.terms = [[tuple(form) for form in forms] for forms in terms]
@@ -156,8 +159,9 @@ class Constraints:
         if not all(phrase.strip() for phrase in forbidden):
             raise ValueError("a forbidden phrase must not be blank")
         self.all_terms = (1 << len(self.terms)) - 1
+        self._attached = {form[0] for term in attached for form in self.terms[term]}
         # Of the forms that may come after a word, if there are such
-        after_word = [[f for f in fs if vocabulary.ends_word[f[0]]] for fs in self.terms]
+        after_word = [[form for form in forms if self.after_word(form[0])] for forms in self.terms]
         self._shortest = [
             min(map(len, own or forms)) for own, forms in zip(after_word, self.terms, strict=True)
         ]
@@ -183,9 +187,18 @@ class Constraints:
         placed.rounds += 1
         return placed
 
+    def after_word(self, token: int) -> bool:
+        """Whether a form may begin with the token where a letter or a digit comes before it.
+
+        It begins with a blank then, unless it is attached in the source too.
+        """
+        words = self.vocabulary
+        attached = token in self._attached and bool(words.ends_word[token])
+        return words.begins_blank[token] or attached
+
     def first_tokens(self, term: int) -> list[int]:
         """With which a form of the term begins after a word."""
-        return [form[0] for form in self.terms[term] if self.vocabulary.ends_word[form[0]]]
+        return [form[0] for form in self.terms[term] if self.after_word(form[0])]
 
     def state(
         self, met: int, held: int, node: int, in_word: bool, is_bound: bool
@@ -228,7 +241,7 @@ class Constraints:
         """Whether ``form[start:]`` begins in the middle of a word of the form."""
         words = self.vocabulary
         joined = start > 1 and words.joins[form[start - 1]] and words.in_word[form[start - 2]]
-        return not words.ends_word[form[start]] and (words.in_word[form[start - 1]] or joined)
+        return not self.after_word(form[start]) and (words.in_word[form[start - 1]] or joined)
 
     def begun(self, node: int) -> Iterator[tuple[int, int]]:
         """The forms of which the hypothesis has a beginning: (term, tokens left).

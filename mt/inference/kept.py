@@ -51,7 +51,20 @@ def find_kept(text: str, decimal: str = "either") -> list[Kept]:
         if taken.find(1, kept.start, kept.end) < 0:
             taken[kept.start : kept.end] = b"\1" * (kept.end - kept.start)
             chosen.append(kept)
-    return sorted(chosen)
+    return _joined(sorted(chosen))
+
+
+def _joined(items: list[Kept]) -> list[Kept]:
+    """Placeholders that touch, such as %d%%, are one."""
+    joined: list[Kept] = []
+    for kept in items:
+        last = joined[-1] if joined else kept
+        if last.end == kept.start and last.kind == kept.kind == "placeholder":
+            form = last.forms[0] + kept.forms[0]
+            joined[-1] = Kept(last.start, kept.end, kept.kind, (form,))
+        else:
+            joined.append(kept)
+    return joined
 
 
 def _as_is(text: str, start: int, end: int, kind: str) -> Kept:

@@ -3,6 +3,7 @@
 ``mt.inference.constraints`` has the same as ids, for the search.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,12 +11,13 @@ from typing import NamedTuple
 
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
-from mt.inference.constraints import Constraints, Vocabulary, forbidden_pattern
+from mt.inference.constraints import JOINERS, Constraints, Vocabulary, forbidden_pattern
 from mt.inference.glossary import Glossary
 from mt.inference.kept import DECIMALS, find_kept
 from mt.utils.checks import printable
 
 SIGNS = frozenset("%{}$`")
+AFTER_WORD = re.compile(rf"[^\W_][{re.escape(''.join(sorted(JOINERS)))}]?\Z")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
 
 
@@ -28,6 +30,7 @@ class Terms:
     stray: frozenset[str] = frozenset()  # signs that must not stand outside of what is required
     is_whole_text: bool = False  # all words are kept as they are written
     spans: tuple[tuple[int, int] | None, ...] = ()  # where the text has the source of each term
+    attached: frozenset[int] = frozenset()  # the terms that stand right after a word in the text
 
     def __post_init__(self) -> None:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
@@ -71,9 +74,9 @@ class TermRules:
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
         required = [*(item.forms for item in kept), *(match.forms for match in free)]
-        # In German the model would write numbers in another way.
-        moved = [self.decimal == "as written" and item.kind == "number" for item in kept]
-        spans = [span if moves else None for span, moves in zip(taken, moved, strict=True)]
+        # What the model would write in another way: numbers as in German, placeholders as words.
+        kinds = ("placeholder", "number") if self.decimal == "as written" else ("placeholder",)
+        spans = [(item.start, item.end) if item.kind in kinds else None for item in kept]
         spans += [(match.start, match.end) for match in free]
         outside, position = "", 0
         for start, end in taken:
@@ -85,9 +88,13 @@ class TermRules:
         as_written = all(text[item.start : item.end] in item.forms for item in kept)
         is_whole_text = self.keep and as_written and not any(map(str.isalpha, outside))
         most = slice(MOST_TERMS)
-        return Terms(
-            tuple(required[most]), self.forbidden, stray, is_whole_text, tuple(spans[most])
+        attached = frozenset(
+            number
+            for number, (start, _) in enumerate(taken[most])
+            if AFTER_WORD.search(text, max(0, start - 2), start)
         )
+        rest = stray, is_whole_text, tuple(spans[most]), attached
+        return Terms(tuple(required[most]), self.forbidden, *rest)
 
 
 class SearchTerms(NamedTuple):
@@ -124,7 +131,7 @@ class TermEncoder:
                     own.setdefault(way, form)
             ids.append(list(own))
             texts.append(list(own.values()))
-        constraints = Constraints(self.vocabulary, ids, terms.forbidden)
+        constraints = Constraints(self.vocabulary, ids, terms.forbidden, terms.attached)
         return SearchTerms(constraints, texts, rewrite, terms.stray, terms.spans)
 
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:

@@ -34,14 +34,14 @@ def text_of(ids):
     return "".join(PIECES[i].replace("▁", " ") for i in ids)
 
 
-def occurrences(ids, forms):
+def occurrences(ids, forms, attached=False):
     """How often a form stands there as whole words, at different places."""
     ends = set()
     for form in forms:
         for start in range(len(ids) - len(form) + 1):
             end = start + len(form)
             before, after = text_of(ids[:start]), text_of(ids[end:])
-            begins = not text_of(form)[0].isalnum() or not _within_word(before)
+            begins = _may_follow_word(text_of(form), attached) or not _within_word(before)
             # A dot between letters belongs to the word.
             if ids[start:end] == list(form) and begins and not re.match(r"\.*\w", after):
                 ends.add(end)
@@ -66,13 +66,14 @@ def log_softmax(row):
     return [x - total for x in row]
 
 
-def rambles(source, ids, terms, options):
+def rambles(source, ids, terms, options, attached=False):
     """Whether an output goes on without a term that it lacks where eos is the likeliest token."""
     for end in range(len(ids)):
         allowed = Rules(options, source).log_probs(random_logits, source, tuple(ids[:end]))
-        lacks = [f for f in terms if occurrences(ids[:end], f) < terms.count(f)]
+        lacks = [f for f in terms if occurrences(ids[:end], f, attached) < terms.count(f)]
         if lacks and max(allowed, key=allowed.get) == EOS:
-            kept = [ids[start : start + len(form)] == list(form) and _begins_word(ids, start)
+            kept = [ids[start : start + len(form)] == list(form)
+                    and _begins_word(ids, start, attached)
                     for forms in lacks for form in forms
                     for start in range(max(0, end + 1 - len(form)), end + 1)]  # fmt: skip
             if not any(kept):
@@ -80,21 +81,26 @@ def rambles(source, ids, terms, options):
     return False
 
 
-def _begins_word(ids, start):
+def _begins_word(ids, start, attached):
     before = text_of(ids[:start])
-    return text_of(ids[start:]).startswith((" ", ".")) or not _within_word(before)
+    return _may_follow_word(text_of(ids[start:]), attached) or not _within_word(before)
+
+
+def _may_follow_word(text, attached):
+    return text.startswith((" ", ".") if attached else " ")
 
 
 def _within_word(before):
     return re.search(r"\w\.*$", before) is not None
 
 
-def is_kept(ids, terms, forbidden):
+def is_kept(ids, terms, forbidden, attached=False):
     """Terms are different or equal, but none is a part of another one."""
-    kept = all(occurrences(ids, forms) >= terms.count(forms) for forms in terms)
+    kept = all(occurrences(ids, forms, attached) >= terms.count(forms) for forms in terms)
     return kept and not any(re.search(rf"(?<!\w){p}(?!\w)", text_of(ids)) for p in forbidden)
 
 
+ATTACHED = "a mark right after a word"
 CASES = {
     "a word": ([[[4]]], []),
     "a word of two pieces": ([[[5, 6]]], []),
@@ -103,7 +109,8 @@ CASES = {
     "a form that begins another": ([[[4], [4, 6, 6]]], []),
     "two terms": ([[[4]], [[5, 6]]], []),
     "a term twice": ([[[4]], [[4]]], []),
-    "glued to a mark": ([[[7, 6], [6]]], []),
+    "a mark": ([[[7, 6], [6]]], []),
+    ATTACHED: ([[[7, 6], [6]]], []),
     "a forbidden word": ([], ["a"]),
     "a forbidden word that begins another": ([], ["ac"]),
     "forbidden phrases": ([], ["a b", "b\\."]),
@@ -114,7 +121,8 @@ CASES = {
 
 def constraints_of(name):
     terms, forbidden = CASES[name]
-    return Constraints(VOCABULARY, terms, [phrase.replace("\\", "") for phrase in forbidden])
+    plain = [phrase.replace("\\", "") for phrase in forbidden]
+    return Constraints(VOCABULARY, terms, plain, [0] if name == ATTACHED else [])
 
 
 @pytest.mark.parametrize("alpha", [0, 0.6])
@@ -127,7 +135,8 @@ def test_a_wide_beam_finds_the_best_that_keeps_them(max_extra, name, alpha):  # 
         everything = all_outputs(random_logits, source, options)
         expected = [
             h for h in everything
-            if is_kept(h.ids, terms, forbidden) and not rambles(source, h.ids, terms, options)
+            if is_kept(h.ids, terms, forbidden, name == ATTACHED)
+            and not rambles(source, h.ids, terms, options, name == ATTACHED)
         ]  # fmt: skip
         expected = rescored(source, expected, constraints_of(name), alpha)
         assert 0 < len(expected) < len(everything)
@@ -147,7 +156,7 @@ def test_a_narrow_beam_keeps_them(max_extra, name, k):  # noqa: F811
         sources = some_sources(30)
         own = [constraints_of(name)] * len(sources)
         for hypotheses in search(Toy(random_logits), batch(sources), options, None, own):
-            assert all(is_kept(h.ids, terms, forbidden) for h in hypotheses)
+            assert all(is_kept(h.ids, terms, forbidden, name == ATTACHED) for h in hypotheses)
             for h in hypotheses:
                 places = own[0].places(h.ids)
                 assert sorted(place.term for place in places) == list(range(len(terms)))

@@ -132,6 +132,35 @@ def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) ->
     assert (result.text, result.confidence) == (text, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "attached"),
+    [
+        ("Hello %s", []),
+        ("The file%s is missing", [0]),
+        ("the a%s, (%s) and '%s'", [0]),
+        ("a test-%s and - %s", [0]),
+    ],
+)
+def test_what_stands_right_after_a_word_is_attached(text: str, attached: list[int]) -> None:
+    assert sorted(TermRules(keep=True).of(text).attached) == attached
+
+
+def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
+    lines = {
+        "Hello %s": "Hallo %s!",
+        "The file%s is missing.": "Die Datei%s fehlt.",
+        "Open the file “%s”.": "Öffnen Sie die Datei „%s“.",
+        "Page %d of %d": "Seite %d von %d",
+    }
+    results = everyday.translate(list(lines), terms=TermRules(keep=True))
+    assert [result.text for result in results] == list(lines.values())
+
+
+def test_a_placeholder_takes_the_place_of_what_the_model_makes_of_it(everyday: Translator) -> None:
+    (result,) = everyday.translate(["abort in %s, at %s:%d"], terms=TermRules(keep=True))
+    assert result.text == "In %s abgebrochen, bei %s:%d"
+
+
 def test_a_text_without_words_begins_with_its_prefix(everyday: Translator) -> None:
     (result,) = everyday.translate(["42"], prefixes=["Nummer"], terms=TermRules(keep=True))
     assert result.text.startswith("Nummer")
