@@ -65,14 +65,13 @@ def run(args: argparse.Namespace) -> None:
     settings: dict[str, Any] = {n: getattr(args, n) for n in names if getattr(args, n) is not None}
     # Before slow work:
     options = [replace(load_search_defaults(path), **settings) for path in paths]
-    place = {name: getattr(args, name) for name in ("prefix", "layer", "head", "step")}
+    keywords = {name: getattr(args, name) for name in ("target", "prefix", "layer", "head", "step")}
     reports = []
     for path, own_options in zip(paths, options, strict=True):
         # A person waits for one sentence.
         with compiling(args.precision != "float32"):
             translator = Translator.load(path, args.device, args.precision)
-        found = report.inspect(translator, args.sentence, args.target, options=own_options, **place)
-        reports.append(found)
+        reports.append(report.inspect(translator, args.sentence, options=own_options, **keywords))
     write(reports)
     print(f"{reports[0]['target']['text']}\n{args.output}")
 

@@ -113,8 +113,8 @@ def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[s
     """The page of mt.inspect, and its Content-Security-Policy."""
     from mt.inspection import page, report
 
-    found = report.inspect(translator, text, prefix=prefix)
-    return page.render([{**found, "server": "inspect"}]), page.policy()
+    inspection = report.inspect(translator, text, prefix=prefix)
+    return page.render([{**inspection, "server": "inspect"}]), page.policy()
 
 
 def set_up_logging(level: str) -> None:

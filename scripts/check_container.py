@@ -164,8 +164,8 @@ def start(image: Image) -> tuple[subprocess.Popen[bytes], int]:
     container = subprocess.Popen([*own, *isolated])
     children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
     for _ in range(100):
-        if container.poll() is None and (found := children.read_text().split()):
-            return container, int(found[0])
+        if container.poll() is None and (pids := children.read_text().split()):
+            return container, int(pids[0])
         time.sleep(0.05)
     raise ValueError("the container did not start")
 

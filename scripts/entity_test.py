@@ -96,11 +96,11 @@ def missing(wanted: Sequence[Entity], translation: str) -> set[int]:
     # The longest first: otherwise 12 would take its place in 12 %.
     for i in sorted(range(len(wanted)), key=lambda i: -len(wanted[i].german[0])):
         forms = sorted(map(normalise, wanted[i].german), key=len, reverse=True)
-        found = next(filter(None, (re.search(pattern(form), rest) for form in forms)), None)
-        if found is None:
+        match = next(filter(None, (re.search(pattern(form), rest) for form in forms)), None)
+        if match is None:
             wrong.add(i)
         else:
-            rest = f"{rest[: found.start()]}\0{rest[found.end() :]}"
+            rest = f"{rest[: match.start()]}\0{rest[match.end() :]}"
     return wrong
 
 

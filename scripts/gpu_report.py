@@ -150,11 +150,11 @@ def tests(report: Report) -> Record:
     if not results.exists():
         report.wait("tests", [program])
     suite = next(ET.parse(results).getroot().iter("testsuite"))
-    found = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+    counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
     failed = [
         case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None
     ]
-    return {**found, "failed": failed}
+    return {**counts, "failed": failed}
 
 
 def learning(report: Report) -> Record:
@@ -194,13 +194,13 @@ def ranks(report: Report) -> Record:
     """
     steps = 5 if report.dry_run else 50
     plain = losses(report.train("ranks", "plain", steps))
-    found: Record = {}
+    record: Record = {}
     for strategy in ("ddp",) if report.dry_run else ("ddp", "fsdp"):
         try:
             own = losses(report.train("ranks", strategy, steps, f"trainer.strategy={strategy}"))
-            found[strategy] = {"largest relative difference": difference(plain, own)}
+            record[strategy] = {"largest relative difference": difference(plain, own)}
         except StepFailed as error:
-            found[strategy] = {"failed": str(error)}
+            record[strategy] = {"failed": str(error)}
     settings = report.training(report.folder / "ranks" / "two", steps, "trainer.strategy=ddp")
     settings.append("trainer.num_nodes=2")
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533", "LOCAL_RANK": "0"}
@@ -211,9 +211,9 @@ def ranks(report: Report) -> Record:
         [report.start("ranks", command, RANK=n, GROUP_RANK=n, **shared) for n in ("0", "1")],
     )
     own = losses(report.folder / "ranks" / "two")
-    found["first and last loss"] = {"one rank": plain[:1] + plain[-1:]}
-    found["first and last loss"]["two ranks, gloo"] = own[:1] + own[-1:]
-    return found
+    record["first and last loss"] = {"one rank": plain[:1] + plain[-1:]}
+    record["first and last loss"]["two ranks, gloo"] = own[:1] + own[-1:]
+    return record
 
 
 def train(size: str, report: Report) -> Record:

@@ -62,11 +62,11 @@ def score(model: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     translator = Translator.load(model)
     results = translator.translate([source for source, _ in pairs], beam_size=BEAM_SIZE)
     texts, references = [result.text for result in results], [target for _, target in pairs]
-    found = metrics.metric_specs()[0].score_with_interval(texts, references)
+    bleu = metrics.metric_specs()[0].score_with_interval(texts, references)
     return {
-        "bleu": round(found.value, 2),
-        "interval": round(found.interval or 0.0, 2),  # half of the 95% interval
-        "signature": found.signature,
+        "bleu": round(bleu.value, 2),
+        "interval": round(bleu.interval or 0.0, 2),  # half of the 95% interval
+        "signature": bleu.signature,
         "perplexity": translator.configs[0]["training"]["validation perplexity"],
         "parameters": translator.models[0].parameters,
     }

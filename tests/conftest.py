@@ -60,10 +60,10 @@ def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def native_library() -> Any:
     """The C++ of translation; without a compiler or such a CPU the test is skipped."""
-    found = library()
-    if found is None:
+    native = library()
+    if native is None:
         pytest.skip("this computer cannot compile or run the C++")
-    return found
+    return native
 
 
 @pytest.fixture(autouse=True)

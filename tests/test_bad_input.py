@@ -61,8 +61,8 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def assert_nothing_new(folder: Path, before: dict[str, bytes], but: str = "^$") -> None:
     """No file that was not there, no run directory, no temporary folder."""
-    found = {name: content for name, content in everything(folder).items() if name in before}
-    assert found == before
+    contents = {name: content for name, content in everything(folder).items() if name in before}
+    assert contents == before
     assert [name for name in set(everything(folder)) - set(before) if not re.match(but, name)] == []
     assert not (folder / "outputs" / "run").exists()
     assert_nothing_hidden(folder)
@@ -188,11 +188,11 @@ def test_the_vocabulary_that_is_named_as_the_largest_works(
     run_module: RunModule, corpus_folder: Path
 ) -> None:
     done = run_module("mt.train", *command(TRAIN, "tokenizer.vocab_size=100000"))
-    found = re.search(r"at most (\d+)", done.err)
-    assert found
-    largest = int(found[1])
+    match = re.search(r"at most (\d+)", done.err)
+    assert match
+    largest = int(match[1])
     done = run_module("mt.train", *command(TRAIN, f"tokenizer.vocab_size={largest + 1}"))
-    assert found[0] in done.err
+    assert match[0] in done.err
     done = run_module("mt.train", *command(TRAIN, f"tokenizer.vocab_size={largest}", "model.N=1"))
     assert done.code == 0, done
 

@@ -99,21 +99,21 @@ def within(module: str, places: set[str]) -> bool:
 def violations(module: str, source: str) -> list[str]:
     """What ``module`` imports and may not."""
     own = package_of(module)
-    found = []
+    messages = []
     for name in imports(module, source):
         if name.split(".")[0] != "mt":
             library = name.split(".")[0]
             if not within(module, CONFINED.get(library, {module})):
-                found.append(f"{module} imports {library}")
+                messages.append(f"{module} imports {library}")
             continue
         if (module, name) == (READS_THE_VERSION, "mt"):
             continue
         other = package_of(name)
         if other in ENTRY_POINTS:
-            found.append(f"{module} imports the entry point {name}")
+            messages.append(f"{module} imports the entry point {name}")
         elif own in MAY_IMPORT and other not in MAY_IMPORT[own] | {own}:
-            found.append(f"{module} imports {name}")
-    return found
+            messages.append(f"{module} imports {name}")
+    return messages
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -167,8 +167,8 @@ def test_imports_have_no_circle_between_modules() -> None:
     ],
 )
 def test_the_checker_finds_what_breaks_the_rules(module: str, source: str, message: str) -> None:
-    [found] = violations(module, source)
-    assert found == f"{module} imports {message}"
+    [violation] = violations(module, source)
+    assert violation == f"{module} imports {message}"
 
 
 @pytest.mark.parametrize(

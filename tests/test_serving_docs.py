@@ -164,13 +164,13 @@ def test_another_answer_shows(shown: str, answer: str) -> None:
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of all table rows below the first column that is called so."""
-    found = []
+    table_rows = []
     for table in re.findall(r"(?:^\|.*\n)+", TEXT, re.M):
         lines = [re.split(r" \| ", line.strip("| \n")) for line in table.splitlines()]
         if lines[0][0] == heading:
-            found += lines[2:]
-    assert found
-    return found
+            table_rows += lines[2:]
+    assert table_rows
+    return table_rows
 
 
 def shown_default(value: Any) -> str:

@@ -264,8 +264,8 @@ def test_more_processes_than_cores_warn(
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     settings = {"accelerator": "cpu", "devices": devices, "max_steps": 1}
     setup._warn_of_slow_training(setup.make_trainer(settings, tmp_path, []))
-    found = [warning.startswith("trainer.devices=2 processes share 1") for warning in warnings]
-    assert found == [True] * warns
+    matches = [warning.startswith("trainer.devices=2 processes share 1") for warning in warnings]
+    assert matches == [True] * warns
 
 
 def test_training_goes_on_without_a_reader_of_its_output(tmp_path: Path) -> None:

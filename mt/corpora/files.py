@@ -84,8 +84,8 @@ def find(pattern: str) -> list[str]:
     if fs.isfile(inner):  # whatever marks its name has
         paths = [inner]
     else:
-        found = fs.ls(inner, detail=False) if fs.isdir(inner) else fs.glob(inner)
-        paths = sorted(path for path in found if _is_data(path) and fs.isfile(path))
+        entries = fs.ls(inner, detail=False) if fs.isdir(inner) else fs.glob(inner)
+        paths = sorted(path for path in entries if _is_data(path) and fs.isfile(path))
     if not paths:
         raise FileNotFoundError(f"no input: {pattern}")
     return [fs.unstrip_protocol(p) if "://" in pattern else p for p in paths]

@@ -99,8 +99,8 @@ class Translate(Operation):
             results = translator.translate(
                 good, self.options, split=self.split, batch_size=self.batch_size
             )
-            found = iter([result.text for result in results])
-            values = [None if text is None else next(found) for text in texts]
+            translations = iter([result.text for result in results])
+            values = [None if text is None else next(translations) for text in texts]
             rows.set_column(self.target, values, pa.string())
             return rows, Counter()
 
@@ -155,8 +155,8 @@ class Score(Operation):
             sources, targets = [pair[0] for pair in good], [pair[1] for pair in good]
             results = translator.score(sources, targets, self.alpha, self.batch_size)
             for name in ("log_prob", "score"):
-                found = iter([getattr(result, name) for result in results])
-                values = [None if pair is None else next(found) for pair in pairs]
+                scores = iter([getattr(result, name) for result in results])
+                values = [None if pair is None else next(scores) for pair in pairs]
                 rows.set_column(name, values, pa.float64())
             return rows, Counter()
 

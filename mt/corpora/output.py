@@ -275,7 +275,7 @@ def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     for schema in dict.fromkeys(schemas):
         for field in schema:
             fields.setdefault(field.name, []).append(field.with_nullable(True))
-    return pa.schema([_common_field(name, found) for name, found in fields.items()])
+    return pa.schema([_common_field(name, variants) for name, variants in fields.items()])
 
 
 def _common_field(name: str, fields: list[pa.Field]) -> pa.Field:

@@ -58,8 +58,8 @@ def read_po(data: bytes, fuzzy: bool = False) -> TextDocument:
 
 def _declared(data: bytes) -> str:
     """The encoding that the header names, which must have what German needs."""
-    found = re.search(rb"charset=([\w.:-]{1,40})", data[:10_000])
-    label = found[1].decode("ascii", "replace") if found else "utf-8"
+    charset = re.search(rb"charset=([\w.:-]{1,40})", data[:10_000])
+    label = charset[1].decode("ascii", "replace") if charset else "utf-8"
     try:
         name = "utf-8" if label == "CHARSET" else codecs.lookup(label).name  # as in a template
         if ENCODINGS.fullmatch(name):
@@ -149,8 +149,8 @@ def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterato
 
 def _directives(text: str) -> tuple[list[str], list[str]]:
     """What stands for values: those that the order tells apart, and those with a name or number."""
-    found = list(DIRECTIVE.finditer(text))
-    return [m[0] for m in found if not m[1]], sorted(m[0] for m in found if m[1])
+    matches = list(DIRECTIVE.finditer(text))
+    return [m[0] for m in matches if not m[1]], sorted(m[0] for m in matches if m[1])
 
 
 def _unescaped(value: str, encoding: str) -> str:

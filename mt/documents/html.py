@@ -163,15 +163,15 @@ def html_parts(
 
 def start_tag(document: TextDocument, match: re.Match[str]) -> list[Part]:
     """The parts of a start tag, a match of TOKEN: texts that people read are segments."""
-    given = {name: _value(value) for name, value in _attributes(match["attributes"]).items()}
+    attributes = {name: _value(value) for name, value in _attributes(match["attributes"]).items()}
     names = set(ATTRIBUTES)
     if match["tag"].lower() == "meta":
-        described = given.get("name", "").lower() in DESCRIPTIONS
-        if described or given.get("property", "").lower() in DESCRIPTIONS:
+        described = attributes.get("name", "").lower() in DESCRIPTIONS
+        if described or attributes.get("property", "").lower() in DESCRIPTIONS:
             names.add("content")
-    if match["tag"].lower() == "input" and given.get("type", "").lower() in BUTTONS:
+    if match["tag"].lower() == "input" and attributes.get("type", "").lower() in BUTTONS:
         names.add("value")
-    if names.isdisjoint(given):
+    if names.isdisjoint(attributes):
         return [match[0]]
     parts: list[Part] = []
     position, offset = match.start(), match.start("attributes")
@@ -238,8 +238,8 @@ def _is_kept(attributes: dict[str, str]) -> bool:
 def verbatim_end(text: str, tag: str, position: int) -> int:
     """Where the element ``tag`` ends whose start tag ends at ``position``."""
     if tag in RAW:
-        found = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(text, position)
-        return found.start() if found else len(text)
+        end_tag = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(text, position)
+        return end_tag.start() if end_tag else len(text)
     depth = 1
     while depth and (match := TOKEN.search(text, position)):
         position = match.end()
@@ -275,10 +275,10 @@ def _declared(data: bytes) -> str:
     """Python's name of the encoding in a page's ``<meta>``, else UTF-8."""
     if any(data.startswith(mark) for mark, _ in BYTE_ORDER_MARKS):
         return "utf-8"
-    found = CHARSET.search(data[:4096])
-    if found is None:
+    charset = CHARSET.search(data[:4096])
+    if charset is None:
         return "utf-8"
-    label = (found[1] or found[2]).decode("ascii", "replace")
+    label = (charset[1] or charset[2]).decode("ascii", "replace")
     try:
         name = codecs.lookup(label).name
     except LookupError:

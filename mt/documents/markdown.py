@@ -20,7 +20,7 @@ LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
 
 
-class _Found(NamedTuple):
+class _Block(NamedTuple):
     """What is translated from ``start`` to ``end`` of the file."""
 
     start: int
@@ -53,27 +53,27 @@ def read_markdown(data: bytes) -> TextDocument:
     parser.block.parse(body, parser, environment, tokens)
     references = frozenset(environment.get("references", ()))
     position = 0
-    for found in _all_found(document, text, lines, tokens, references):
-        document.parts += [text[position : found.start], *found.parts]
-        position = found.end
+    for block in _blocks(document, text, lines, tokens, references):
+        document.parts += [text[position : block.start], *block.parts]
+        position = block.end
     document.parts.append(text[position:])
     return document
 
 
-def _all_found(
+def _blocks(
     document: TextDocument,
     text: str,
     lines: Sequence[tuple[int, int]],
     tokens: Sequence["Token"],
     references: frozenset[str],
-) -> Iterator[_Found]:
+) -> Iterator[_Block]:
     row, cell = -1, 0  # line of a table, and where the search for its next cell begins
     for before, token in pairwise([*tokens[:1], *tokens]):
         if token.map is None:
             continue
         if token.type == "html_block" and token.level == 0:
             start, end = lines[token.map[0]][0], lines[token.map[1] - 1][1]
-            yield _Found(start, end, html_parts(document, text[start:end]))
+            yield _Block(start, end, html_parts(document, text[start:end]))
         if token.type != "inline" or not token.content.strip():
             continue
         in_table = before.type in ("th_open", "td_open")
@@ -89,7 +89,7 @@ def _all_found(
         if spans:
             inline = Inline(document, text, spans, references)
             write = partial(write_markdown, in_table=in_table)
-            yield _Found(spans[0][0], spans[-1][1], list(document.run(inline.pieces(), write)))
+            yield _Block(spans[0][0], spans[-1][1], list(document.run(inline.pieces(), write)))
 
 
 def _spans(

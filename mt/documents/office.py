@@ -100,9 +100,9 @@ def package_parts(archive: Archive, program: str) -> list[tuple[str, str]]:
     mains = [kind for _, kind in types if kind.endswith(".main+xml")]
     if len(mains) != 1:
         raise DocumentError(f"is damaged: it has {len(mains)} main parts instead of one")
-    found = next((_PROGRAMS[word] for word in _PROGRAMS if f"{word}." in mains[0]), "unknown")
-    if found != program:
-        raise DocumentError(f"is an Office file of {found}, not of {program}")
+    actual = next((_PROGRAMS[word] for word in _PROGRAMS if f"{word}." in mains[0]), "unknown")
+    if actual != program:
+        raise DocumentError(f"is an Office file of {actual}, not of {program}")
     return sorted(types, key=lambda part: _in_order(part[0]))
 
 

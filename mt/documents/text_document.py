@@ -178,7 +178,7 @@ def decode(data: bytes, declared: str = "utf-8") -> tuple[str, str, bytes]:
     if len(data) > MAX_BYTES:
         size = f"{len(data) / 1e6:,.0f} MB, more than {MAX_BYTES / 1e6:,.0f} MB"
         raise DocumentError(f"has {size}: cut it into several files")
-    marks = [found for found in BYTE_ORDER_MARKS if data.startswith(found[0])]
+    marks = [pair for pair in BYTE_ORDER_MARKS if data.startswith(pair[0])]
     mark, encoding = marks[0] if marks else (b"", declared)
     try:
         text = data[len(mark) :].decode(encoding)

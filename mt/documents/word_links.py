@@ -29,10 +29,10 @@ def segment_links(segment_text: str, target_text: str, parts: Sequence[Segment])
     for part in parts:
         if part.alignment is None:
             raise ValueError("no alignment: translate with attention=True")
-        found = align(part.alignment, part.source, part.output, WORD)
-        numbered += [(s + len(source), t + len(target), weight) for s, t, weight in found.links]
-        source += found.source
-        target += found.target
+        alignment = align(part.alignment, part.source, part.output, WORD)
+        numbered += [(s + len(source), t + len(target), weight) for s, t, weight in alignment.links]
+        source += alignment.source
+        target += alignment.target
     sources, targets = word_spans(segment_text, source), word_spans(target_text, target)
     return [
         (first, second, weight)

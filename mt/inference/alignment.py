@@ -86,16 +86,16 @@ def align(
     links: list[Link] = []
     if weights.numel():
         best = (weights == weights.amax(0)) | (weights == weights.amax(1, keepdim=True))
-        found = (best & (weights >= LEAST_WEIGHT)).nonzero().tolist()
-        links = sorted((s, t, float(weights[t, s])) for t, s in found)
+        pairs = (best & (weights >= LEAST_WEIGHT)).nonzero().tolist()
+        links = sorted((s, t, float(weights[t, s])) for t, s in pairs)
     return Alignment(soft, [w for w, _ in source_words], [w for w, _ in target_words], links)
 
 
 def words(pieces: Sequence[str], pattern: re.Pattern[str] = TOKEN) -> list[Word]:
     """The words that pieces spell."""
     text, owners = spell(pieces)
-    found = ((match[0], owners[match.start() : match.end()]) for match in pattern.finditer(text))
-    return [(word, sorted({i for own in lists for i in own})) for word, lists in found]
+    matches = pattern.finditer(text)
+    return [(m[0], sorted({i for own in owners[slice(*m.span())] for i in own})) for m in matches]
 
 
 def spell(pieces: Sequence[str]) -> tuple[str, list[list[int]]]:
@@ -136,10 +136,10 @@ def line_links(parts: Sequence[Segment]) -> list[tuple[int, int]]:
     for part in parts:
         if part.alignment is None:
             raise ValueError("no alignment: translate with attention=True")
-        found = align(part.alignment, part.source, part.output, BETWEEN_BLANKS)
-        links += [(s + source_words, t + target_words) for s, t, _ in found.links]
-        source_words += len(found.source)
-        target_words += len(found.target)
+        alignment = align(part.alignment, part.source, part.output, BETWEEN_BLANKS)
+        links += [(s + source_words, t + target_words) for s, t, _ in alignment.links]
+        source_words += len(alignment.source)
+        target_words += len(alignment.target)
     return links
 
 

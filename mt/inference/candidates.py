@@ -40,8 +40,8 @@ def find_candidates(
         alike = [active[b] for b in rows]
         width = max(len(sentence.alive) for sentence in alike)
         own = _find_alike(logits[rows, :width], alike, best_tokens if is_free else None)
-        for b, found in zip(rows, own, strict=True):
-            candidates[b] = found
+        for b, sentence_candidates in zip(rows, own, strict=True):
+            candidates[b] = sentence_candidates
     return candidates
 
 

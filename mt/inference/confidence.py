@@ -66,13 +66,13 @@ def confidence(
     Without a calibration it is the mean probability of the pieces, which ranks sentences nearly as
     well, but is no expected chrF. NaN where an engine gives no log P.
     """
-    found = features(token_log_probs, source_length)
+    predictors = features(token_log_probs, source_length)
     if calibration is None:
-        return found.probability
+        return predictors.probability
     logit = (
         calibration.intercept
-        + calibration.probability * found.probability
-        + calibration.length_ratio * found.length_ratio
+        + calibration.probability * predictors.probability
+        + calibration.length_ratio * predictors.length_ratio
     )
     return 0.5 + 0.5 * math.tanh(logit / 2)  # the logistic function, which cannot overflow so
 

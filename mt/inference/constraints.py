@@ -311,8 +311,8 @@ class Constraints:
         banned = self.vocabulary.ends_word & (ends[-1:] == [len(text)])
         for token in range(len(texts)) if is_last else self.vocabulary.with_word_end:
             whole = text + texts[token]
-            found = self._forbidden.finditer(whole)
-            if any(len(text) < match.end() < len(whole) + is_last for match in found):
+            matches = self._forbidden.finditer(whole)
+            if any(len(text) < match.end() < len(whole) + is_last for match in matches):
                 banned[token] = True
         return banned
 

@@ -95,19 +95,19 @@ class Glossary:
         """The terms in a text, from the left, the longest first; they do not overlap."""
         words = [(match[0], match.start(), match.end()) for match in TOKEN.finditer(text)]
         lower = [word.casefold() for word, _, _ in words]
-        found: list[Match] = []
+        matches: list[Match] = []
         i = 0
         while i < len(words):
             for length in (n for n in self._lengths if n <= len(words) - i):
                 targets = self._targets(words[i : i + length], lower[i : i + length], text)
                 if targets:
                     start, end = words[i][1], words[i + length - 1][2]
-                    found.append(Match(start, end, self.forms(targets)))
+                    matches.append(Match(start, end, self.forms(targets)))
                     i += length
                     break
             else:
                 i += 1
-        return found
+        return matches
 
     def _targets(
         self, words: list[tuple[str, int, int]], lower: list[str], text: str

@@ -118,12 +118,12 @@ def add_terms(
     """
     if isinstance(terms, TermRules):
         for own in inputs:
-            found = [terms.of(x.text) for x in own]
+            input_terms = [terms.of(x.text) for x in own]
             has_prefix = any(x.prefix for x in own)
-            if all(own_terms.is_whole_text for own_terms in found) and not has_prefix:
+            if all(own_terms.is_whole_text for own_terms in input_terms) and not has_prefix:
                 own.clear()
                 continue
-            pairs = zip(own, found, strict=True)
+            pairs = zip(own, input_terms, strict=True)
             own[:] = [x._replace(terms=encoder.encode(own_terms)) for x, own_terms in pairs]
         return
     if len(terms) != len(inputs):

@@ -43,7 +43,7 @@ def inspect(
 ) -> Inspection:
     """Translate a sentence as one input and keep everything: see ``Translator.inspect``."""
     source = _encode(tokenizer.encode, "sentence", sentence, max_length)
-    given = (
+    target_ids = (
         target if target is None else _encode(tokenizer.encode_target, "target", target, max_length)
     )
     start = _encode(tokenizer.encode_target, "prefix", prefix, max_length) if prefix else []
@@ -54,15 +54,15 @@ def inspect(
     one_at_a_time = SearchOptions(beam_size=1, alpha=options.alpha)
     [[greedy]] = beam_search.search(model, src, one_at_a_time, [start])
     shown = tree.hypotheses[0]
-    if given is not None:
-        [shown] = beam_search.score(model, src, [given], options.alpha)
+    if target_ids is not None:
+        [shown] = beam_search.score(model, src, [target_ids], options.alpha)
     ids = [*source, EOS], [*shown.ids, EOS]
-    found = trace(model, *ids)
-    if not found.logits.isfinite().all():
+    model_trace = trace(model, *ids)
+    if not model_trace.logits.isfinite().all():
         raise ValueError("the model's logits are not numbers: nothing to look into")
-    soft = soft_alignment(found.weights["cross"], aligner)
+    soft = soft_alignment(model_trace.weights["cross"], aligner)
     alignment = align(soft, tokenizer.pieces(source), tokenizer.pieces(shown.ids))
-    return Inspection(*ids, shown, found, options, tree, greedy, aligner, alignment)
+    return Inspection(*ids, shown, model_trace, options, tree, greedy, aligner, alignment)
 
 
 def _encode(

@@ -42,12 +42,12 @@ def find_kept(text: str, decimal: str = "either") -> list[Kept]:
     """
     if decimal not in DECIMALS:
         raise ValueError(f"decimal is {decimal!r}: must be one of {', '.join(DECIMALS)}")
-    found = [*_code(text), *_links(text), *_placeholders(text), *_files(text)]
-    found += [*_times_and_dates(text), *_with_digits(text, decimal)]
-    found.sort(key=lambda kept: (kept.start - kept.end, KINDS.index(kept.kind)))
+    candidates = [*_code(text), *_links(text), *_placeholders(text), *_files(text)]
+    candidates += [*_times_and_dates(text), *_with_digits(text, decimal)]
+    candidates.sort(key=lambda kept: (kept.start - kept.end, KINDS.index(kept.kind)))
     taken = bytearray(len(text))
     chosen = []
-    for kept in found:
+    for kept in candidates:
         if taken.find(1, kept.start, kept.end) < 0:
             taken[kept.start : kept.end] = b"\1" * (kept.end - kept.start)
             chosen.append(kept)

@@ -61,13 +61,13 @@ def chunks(text: str, size: int) -> list[str]:
     """
     if len(text) > size:
         text = " ".join(text.split())
-    found, start = [], 0
+    parts, start = [], 0
     while len(text) - start > size:
         chunk = text[start : start + size]
         ends = [end for end in _sentence_ends(chunk) if end > size // 2]
-        found.append(chunk[: ends[-1] if ends else chunk.rfind(" ") + 1 or size])
-        start += len(found[-1])
-    return [*found, text[start:]]
+        parts.append(chunk[: ends[-1] if ends else chunk.rfind(" ") + 1 or size])
+        start += len(parts[-1])
+    return [*parts, text[start:]]
 
 
 def split_points(pieces: Sequence[str], max_length: int) -> list[int]:

@@ -361,8 +361,8 @@ class Translator:
             search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_batch
         )
         if again := self.place_terms(inputs, hypotheses, batch_size):
-            found = self._search(list(again.values()), options, batch_size, lambda _: None)
-            for i, own in zip(again, found, strict=True):
+            new_hypotheses = self._search(list(again.values()), options, batch_size, lambda _: None)
+            for i, own in zip(again, new_hypotheses, strict=True):
                 hypotheses[i] = own
         return hypotheses
 

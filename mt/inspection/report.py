@@ -42,25 +42,25 @@ def inspect(
     the layer and the head that align words best. ``settings`` are those of ``Translator.inspect``.
     Raises ValueError that says what cannot be inspected or does not exist.
     """
-    found = translator.inspect(sentence, target, **settings)
+    inspection = translator.inspect(sentence, target, **settings)
     model = translator.models[0]
-    best_layer, best_head = found.aligner.heads[0]
+    best_layer, best_head = inspection.aligner.heads[0]
     layer = best_layer + 1 if layer is None else layer
     head = best_head + 1 if head is None else head
     check_int("layer", layer, 1, len(model.decoder))
     check_int("head", head, 1, model.h)
-    check_int("step", step, 1, len(found.target))
-    report = _Report(translator, found)
+    check_int("step", step, 1, len(inspection.target))
+    report, source = _Report(translator, inspection), inspection.source
     return {
         "format": FORMAT,
         "model": report.model(),
-        "source": {"text": sentence, "pieces": report.pieces(found.source), "ids": found.source},
+        "source": {"text": sentence, "pieces": report.pieces(source), "ids": source},
         "target": report.target(target),
         "translation": report.translation(),
         "embedding": report.embedding(),
         "positions": report.positions(),
         "attention": report.attention(),
-        "by_hand": [by_hand(found.trace, kind, layer - 1, head - 1, step - 1) for kind in KINDS],
+        "by_hand": [by_hand(report.trace, kind, layer - 1, head - 1, step - 1) for kind in KINDS],
         "temperatures": list(TEMPERATURES),
         "steps": report.steps(),
         "tree": report.tree(),
@@ -76,8 +76,8 @@ def entropy(weights: Tensor) -> Tensor:
 class _Report:
     """The parts of a report."""
 
-    def __init__(self, translator: Translator, found: Inspection) -> None:
-        self.translator, self.found, self.trace = translator, found, found.trace
+    def __init__(self, translator: Translator, inspection: Inspection) -> None:
+        self.translator, self.inspection, self.trace = translator, inspection, inspection.trace
         self.network = translator.models[0]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -102,20 +102,20 @@ class _Report:
             "precision": network.precision,
         }
 
-    def target(self, given: str | None) -> dict[str, Any]:
-        found = self.found
+    def target(self, text: str | None) -> dict[str, Any]:
+        inspection = self.inspection
         return {
-            "text": self.text(found.target[:-1]) if given is None else given,
-            "pieces": self.pieces(found.target),
-            "ids": found.target,
-            "inputs": self.pieces([BOS, *found.target[:-1]]),
-            "given": given is not None,
-            "score": found.hypothesis.score,
-            "log_prob": found.hypothesis.log_prob,
+            "text": self.text(inspection.target[:-1]) if text is None else text,
+            "pieces": self.pieces(inspection.target),
+            "ids": inspection.target,
+            "inputs": self.pieces([BOS, *inspection.target[:-1]]),
+            "given": text is not None,
+            "score": inspection.hypothesis.score,
+            "log_prob": inspection.hypothesis.log_prob,
         }
 
     def translation(self) -> dict[str, Any]:
-        best = self.found.tree.hypotheses[0]
+        best = self.inspection.tree.hypotheses[0]
         return {"text": self.text(best.ids), "score": best.score, "log_prob": best.log_prob}
 
     def embedding(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class _Report:
 
     def _neighbours(self) -> dict[str, list[list[Any]]]:
         """The pieces whose embeddings have the largest cosine with that of each shown piece."""
-        ids = list(dict.fromkeys([*self.found.source, BOS, *self.found.target]))
+        ids = list(dict.fromkeys([*self.inspection.source, BOS, *self.inspection.target]))
         rows = torch.nn.functional.normalize(self.network.embedding.float(), dim=1)
         cosines = rows[ids] @ rows.t()
         cosines[range(len(ids)), ids] = -math.inf  # a piece is not its own neighbour
@@ -144,7 +144,7 @@ class _Report:
 
     def positions(self) -> dict[str, Any]:
         learned = self.network.learned
-        n = max(len(self.found.source), len(self.found.target), POSITIONS)
+        n = max(len(self.inspection.source), len(self.inspection.target), POSITIONS)
         table = position_table(None, n, self.network.d_model)
         return {
             "table": encode(table),
@@ -160,7 +160,7 @@ class _Report:
         }
 
     def steps(self) -> list[dict[str, Any]]:
-        target = self.found.target
+        target = self.inspection.target
         rows = zip(target, self.pieces(target), self.trace.logits.double(), strict=True)
         return [self._step(*row) for row in rows]
 
@@ -187,18 +187,18 @@ class _Report:
         }
 
     def tree(self) -> dict[str, Any]:
-        found = self.found
-        tokens = self.pieces([node.token for node in found.tree.nodes])
+        inspection = self.inspection
+        tokens = self.pieces([node.token for node in inspection.tree.nodes])
         nodes = [
             {"id": i, **asdict(node), "piece": piece}
-            for i, (node, piece) in enumerate(zip(found.tree.nodes, tokens, strict=True))
+            for i, (node, piece) in enumerate(zip(inspection.tree.nodes, tokens, strict=True))
         ]
-        greedy = found.greedy
+        greedy = inspection.greedy
         return {
-            "options": asdict(found.options),
+            "options": asdict(inspection.options),
             "nodes": nodes,
-            "n_best": found.tree.n_best,
-            "texts": [self.text(hypothesis.ids) for hypothesis in found.tree.hypotheses],
+            "n_best": inspection.tree.n_best,
+            "texts": [self.text(hypothesis.ids) for hypothesis in inspection.tree.hypotheses],
             "greedy": {
                 "pieces": self.pieces([*greedy.ids, EOS]),
                 "log_probs": list(greedy.token_log_probs),
@@ -209,7 +209,7 @@ class _Report:
         }
 
     def alignment(self) -> dict[str, Any]:
-        aligner, alignment = self.found.aligner, self.found.alignment
+        aligner, alignment = self.inspection.aligner, self.inspection.alignment
         return {
             "layer": aligner.heads[0][0] + 1,
             "heads": [[layer + 1, head + 1] for layer, head in aligner.heads],

@@ -99,9 +99,9 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         service.check_authorization(request.scope)
         body = await read_body(request, KeyBody, form=True)
         number = request.path_params["number"]
-        found = kept.get(number)
-        if found is None or not found.opens_with(body.document_key):
+        document = kept.get(number)
+        if document is None or not document.opens_with(body.document_key):
             raise RequestError(404, "not_found", "there is no such document, or no longer")
-        return number, found
+        return number, document
 
     return router

@@ -54,9 +54,9 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         },
     )
     async def download(request: Request) -> Response:
-        found = kept.get(request.path_params["number"])
-        if found is None or found.file is None:
+        document = kept.get(request.path_params["number"])
+        if document is None or document.file is None:
             raise RequestError(404, "not_found", "there is no such file, or no longer")
-        return attachment(found.file.name, found.file.data)
+        return attachment(document.file.name, document.file.data)
 
     return router

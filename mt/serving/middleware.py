@@ -161,13 +161,13 @@ class ReceiveRequest:
         return b"".join(chunks)
 
     async def _run(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        given = begun = complete = False
+        delivered = begun = complete = False
 
         async def receive_again() -> Message:
-            nonlocal given
-            if given:  # whoever waits for the client's leave is cancelled then
+            nonlocal delivered
+            if delivered:  # whoever waits for the client's leave is cancelled then
                 await asyncio.Event().wait()
-            given = True
+            delivered = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def watch(message: Message) -> None:

@@ -136,9 +136,9 @@ def _job(service: Service, body: TranslateBody) -> Job:
     if len(prefixes) != len(texts):
         raise bad_request(f"prefix: {len(prefixes)} for {len(texts)} texts: give one for each")
     service.check_texts(texts, prefixes)
-    given = {name: getattr(body, name) for name in body.model_fields_set & OPTIONS}
+    settings = {name: getattr(body, name) for name in body.model_fields_set & OPTIONS}
     try:
-        options = replace(service.engine.translator.options, **given)
+        options = replace(service.engine.translator.options, **settings)
     except ValueError as error:
         raise bad_request(str(error)) from None
     service.limit_options(options)

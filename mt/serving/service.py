@@ -48,8 +48,8 @@ class Service:
         """Raise RequestError for a request to /v1 or /v2 without a valid key in its header."""
         path, headers = scope["path"], dict(scope["headers"])
         scheme, status = next(own for start, own in SCHEMES.items() if path.startswith(start))
-        given, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        self.check_key(key.strip() if given.lower() == scheme else None, status)
+        auth_scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        self.check_key(key.strip() if auth_scheme.lower() == scheme else None, status)
 
     def check_texts(self, texts: Sequence[str], prefixes: Sequence[str] = ()) -> None:
         """Raise RequestError for no text, for too many, and for too many characters in all."""

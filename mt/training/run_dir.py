@@ -113,8 +113,8 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 def step_files(checkpoints: Path) -> list[Path]:
     """The checkpoints of steps that a run has written, in order; copies of them are the user's."""
-    found = checkpoints.glob("step-*.ckpt")
-    return sorted(path for path in found if re.fullmatch(r"step-\d{8,}\.ckpt", path.name))
+    paths = checkpoints.glob("step-*.ckpt")
+    return sorted(path for path in paths if re.fullmatch(r"step-\d{8,}\.ckpt", path.name))
 
 
 def resume_hint(folder: Path) -> str:

@@ -108,11 +108,11 @@ class NativeLibrary:
 
 def _best_features() -> tuple[str, ...]:
     """Those that the C++ shall use. OSError where the CPU has too few."""
-    found = _cpu_features()
-    missing = set(AVX2) - found
+    features = _cpu_features()
+    missing = set(AVX2) - features
     if missing:
         raise OSError(f"this CPU lacks {', '.join(sorted(missing))}")
-    return AVX512 if set(AVX512) <= found else AVX2
+    return AVX512 if set(AVX512) <= features else AVX2
 
 
 def _cpu_features() -> set[str]:

@@ -57,23 +57,23 @@ def read_gold(path: Path = GOLD) -> list[Pair]:
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             source, target, links = line.split("\t")
-            found = [
+            points = [
                 (int(s), int(t), kind) for s, kind, t in re.findall(r"(\d+)([-p])(\d+)", links)
             ]
-            sure = {(s, t) for s, t, kind in found if kind == "-"}
-            pairs.append(Pair(source, target, sure, {(s, t) for s, t, _ in found}))
+            sure = {(s, t) for s, t, kind in points if kind == "-"}
+            pairs.append(Pair(source, target, sure, {(s, t) for s, t, _ in points}))
     return pairs
 
 
 def rates(gold: Sequence[Pair], links: Sequence[Links]) -> dict[str, float]:
     """Alignment error rate, precision and recall (Och and Ney 2003)."""
-    found = sum(map(len, links))
+    predicted = sum(map(len, links))
     sure = sum(len(pair.sure) for pair in gold)
     sure_hits = sum(len(own & pair.sure) for own, pair in zip(links, gold, strict=True))
     hits = sum(len(own & pair.possible) for own, pair in zip(links, gold, strict=True))
     values = {
-        "aer": 1 - (sure_hits + hits) / (found + sure),
-        "precision": hits / max(1, found),
+        "aer": 1 - (sure_hits + hits) / (predicted + sure),
+        "precision": hits / max(1, predicted),
         "recall": sure_hits / sure,
     }
     return {name: round(value, 4) for name, value in values.items()}
@@ -97,8 +97,8 @@ def attend(translator: Translator, gold: Sequence[Pair]) -> list[Attended]:
 
 def linked(pairs: Iterable[Attended], aligner: Aligner) -> list[Links]:
     """The links that ``mt`` makes."""
-    found = (align(soft_alignment(x.attention, aligner), x.source, x.target) for x in pairs)
-    return [{(s, t) for s, t, _ in alignment.links} for alignment in found]
+    alignments = (align(soft_alignment(x.attention, aligner), x.source, x.target) for x in pairs)
+    return [{(s, t) for s, t, _ in alignment.links} for alignment in alignments]
 
 
 def likeliest(pairs: Iterable[Attended], aligner: Aligner) -> list[Links]:
@@ -170,10 +170,10 @@ def silver(program: str, text: str, lines: int) -> list[Pair]:
         with gzip.open(f"{text}.{language}.gz", "rt", encoding="utf-8") as file:
             sides.append([line.strip() for line in file])
     pairs = list(zip(*sides, strict=True))
-    found = list(zip(*eflomal(program, pairs), strict=True))
+    alignments = list(zip(*eflomal(program, pairs), strict=True))
     return [
         Pair(*pair, one & other, one | other)
-        for pair, (one, other) in zip(pairs, found, strict=True)
+        for pair, (one, other) in zip(pairs, alignments, strict=True)
     ][:lines]
 
 
@@ -232,9 +232,9 @@ def rows(results: dict[str, Any], corpora: Iterable[str]) -> list[list[str]]:
     lines = []
     for model, values in results.items():
         for way in values["by hand"]:
-            found = [values.get(corpus, {}).get(way) for corpus in corpora]
+            cells = [values.get(corpus, {}).get(way) for corpus in corpora]
             lines.append(
-                [f"{model}: {way}", *(f"{100 * x['aer']:.1f}" if x else "" for x in found)]
+                [f"{model}: {way}", *(f"{100 * x['aer']:.1f}" if x else "" for x in cells)]
             )
     return lines
 

@@ -30,7 +30,7 @@ def ways(W: Tensor, x: Tensor) -> dict[str, Callable[[], Any]]:
     half, zeros = torch.fbgemm_pack_gemm_matrix_fp16(W), torch.zeros(len(W))
     fbgemm, onednn = Int8Linear(W), with_engine("onednn", W)
     unchecked = torch.ops.quantized.linear_dynamic.default._op
-    found: dict[str, Callable[[], Any]] = {
+    functions: dict[str, Callable[[], Any]] = {
         "float32": lambda: torch.mm(x, W.t()),
         "float16 weights, FBGEMM": lambda: torch.fbgemm_linear_fp16_weight_fp32_activation(
             x, half, zeros
@@ -42,14 +42,14 @@ def ways(W: Tensor, x: Tensor) -> dict[str, Callable[[], Any]]:
     }
     if can_block(W.device, torch.bfloat16):
         blocked, x16 = BlockedLinear(W.bfloat16()), x.bfloat16()
-        found["bfloat16, oneDNN"] = lambda: blocked(x16)
+        functions["bfloat16, oneDNN"] = lambda: blocked(x16)
     if len(x) > 64:  # it would take minutes
-        del found["int8 weights alone"]
+        del functions["int8 weights alone"]
     if can_multiply(W):
         native, native_int8 = NativeLinear(W), NativeLinear(W, int8=True)
-        found["float32, C++ of mt"] = lambda: native(x)
-        found["int8, C++ of mt"] = lambda: native_int8(x)
-    return found
+        functions["float32, C++ of mt"] = lambda: native(x)
+        functions["int8, C++ of mt"] = lambda: native_int8(x)
+    return functions
 
 
 def with_engine(name: str, W: Tensor) -> Int8Linear:
@@ -86,8 +86,8 @@ def main() -> None:
     results = []
     for rows in args.rows:
         for out, n in SHAPES:
-            found = ways(torch.randn(out, n), torch.randn(rows, n))
-            times = {way: round(microseconds(run, args.seconds), 1) for way, run in found.items()}
+            runs = ways(torch.randn(out, n), torch.randn(rows, n))
+            times = {way: round(microseconds(run, args.seconds), 1) for way, run in runs.items()}
             results.append({"rows": rows, "in": n, "out": out, "microseconds": times})
     columns = list(results[0]["microseconds"])
     lines = [

@@ -55,12 +55,12 @@ def cases(references: Sequence[str], seed: int) -> dict[str, list[Terms]]:
 
 def used(texts: Sequence[str], terms: Sequence[Terms]) -> tuple[int, int]:
     """How many terms there are in the texts, and how many there should be."""
-    found = total = 0
+    hits = total = 0
     for text, own in zip(texts, terms, strict=True):
         for forms in own.required:
             total += 1
-            found += any(re.search(rf"(?<!\w){re.escape(f)}(?!\w)", text) for f in forms)
-    return found, total
+            hits += any(re.search(rf"(?<!\w){re.escape(f)}(?!\w)", text) for f in forms)
+    return hits, total
 
 
 def measure(
@@ -101,12 +101,12 @@ def run(args: argparse.Namespace) -> None:
             samples.append({"round": number, **sample})
             say(f"round {number}  {name}: {sample['sentences_per_second']} sentences/s")
             score = bleu(texts, references)
-            found, total = used(texts, own)
+            hits, total = used(texts, own)
             scores[name] = {
                 "bleu": round(score.value, 2),
                 "signature": score.signature,
                 "terms": total,
-                "used": ratio(found, total),
+                "used": ratio(hits, total),
             }
     results = {
         name: scores[name] | {"sentences_per_second": typical(group, "sentences_per_second")}

@@ -78,10 +78,10 @@ def descendants(pid: int) -> list[int]:
             parents[int(folder.name)] = int(
                 (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
             )
-    found = [pid]
-    for parent in found:
-        found += [child for child, its_parent in parents.items() if its_parent == parent]
-    return found[1:]
+    pids = [pid]
+    for parent in pids:
+        pids += [child for child, its_parent in parents.items() if its_parent == parent]
+    return pids[1:]
 
 
 def memory(pids: list[int]) -> int:
@@ -96,12 +96,12 @@ def memory(pids: list[int]) -> int:
 
 def actors(pid: int) -> list[int]:
     """The actors among the processes that this one has started."""
-    found = []
+    pids = []
     for child in descendants(pid):
         with suppress(OSError):
             if b"MapWorker" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-    return found
+                pids.append(child)
+    return pids
 
 
 def measured(command: list[Any], environment: dict[str, str]) -> Record:
@@ -233,7 +233,7 @@ def hostile(args: Any) -> Record:
     errors = Path(f"{output}.errors.jsonl").read_text("utf-8").splitlines()
     numbers = sorted(json.loads(error)["number"] for error in errors)
     rows = [json.loads(row)["de"] for row in output.read_text("utf-8").split("\n")[:-1]]
-    found = {i: row for i, row in zip(order, rows, strict=False) if i < len(good)}
+    translations = {i: row for i, row in zip(order, rows, strict=False) if i < len(good)}
     one_process = (args.folder / "one.txt").read_text("utf-8").split("\n")[: len(good)]
     told = numbers == [i for i, line in enumerate(lines, 1) if line in bad]
     return {
@@ -241,7 +241,7 @@ def hostile(args: Any) -> Record:
         "rows": len(rows),
         "expected_rows": len(lines),
         "errors": len(errors),
-        "equal": told and [found.get(i) for i in range(len(good))] == one_process,
+        "equal": told and [translations.get(i) for i in range(len(good))] == one_process,
     }
 
 
@@ -328,22 +328,22 @@ def run_cluster(args: Any) -> None:
 
 
 def report(args: Any, records: dict[str, Record]) -> Record:
-    found: Record = {}
+    figures: Record = {}
     if {"one", "whole"} <= records.keys():
         seconds = records["one"]["seconds"], records["whole"]["seconds"]
-        found["overhead"] = round(seconds[1] / seconds[0] - 1, 4)
+        figures["overhead"] = round(seconds[1] / seconds[0] - 1, 4)
     if "core" in records:
         core_seconds = records["core"]["seconds"] / records["core"]["lines"]
-        found["core_seconds_per_line"] = round(core_seconds, 6)
-        found["core_hours_of_100_million_lines"] = round(core_seconds * 1e8 / 3600)
+        figures["core_seconds_per_line"] = round(core_seconds, 6)
+        figures["core_hours_of_100_million_lines"] = round(core_seconds * 1e8 / 3600)
     if {"tenth", "whole"} <= records.keys():
         peaks = [records[step]["peak_mib_of_actors"] for step in ("tenth", "whole")]
-        found["growth_of_memory"] = round(peaks[1] / peaks[0] - 1, 4) if peaks[0] else None
+        figures["growth_of_memory"] = round(peaks[1] / peaks[0] - 1, 4) if peaks[0] else None
     # The step `cluster` shows nothing unless its actors were killed and its node was lost.
     survived = records.get("cluster", {"kills": args.kills, "nodes_lost": 1})
     equals = all(record.get("equal", True) for record in records.values())
-    found["all_equal"] = equals and (survived["kills"], survived["nodes_lost"]) == (args.kills, 1)
-    return found
+    figures["all_equal"] = equals and (survived["kills"], survived["nodes_lost"]) == (args.kills, 1)
+    return figures
 
 
 def main() -> None:

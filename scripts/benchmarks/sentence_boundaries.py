@@ -71,25 +71,25 @@ def ends(parts: Sequence[str]) -> frozenset[int]:
 def lookalikes(paragraphs: Iterable[Paragraph]) -> dict[str, int]:
     """Places that look like the end of a sentence and are none: all, and those before a capital
     letter or digit."""
-    found = {"all": 0, "before a capital or digit": 0}
+    counts = {"all": 0, "before a capital or digit": 0}
     for paragraph in paragraphs:
         for mark in MARK.finditer(paragraph.text):
             after = paragraph.text[mark.end() :]
             place = len("".join(paragraph.text[: mark.end()].split()))
             if after and place not in paragraph.boundaries | paragraph.either:
-                found["all"] += 1
-                found["before a capital or digit"] += bool(FIRST.match(after))
-    return found
+                counts["all"] += 1
+                counts["before a capital or digit"] += bool(FIRST.match(after))
+    return counts
 
 
 def compare(split: Split, paragraphs: Iterable[Paragraph]) -> dict[str, float]:
     """Precision, recall and F1 in percent, with the numbers that they come from."""
     hits = wrong = missed = 0
     for paragraph in paragraphs:
-        found = ends(split(paragraph.text))
-        hits += len(found & paragraph.boundaries)
-        wrong += len(found - paragraph.boundaries - paragraph.either)
-        missed += len(paragraph.boundaries - found)
+        predicted = ends(split(paragraph.text))
+        hits += len(predicted & paragraph.boundaries)
+        wrong += len(predicted - paragraph.boundaries - paragraph.either)
+        missed += len(paragraph.boundaries - predicted)
     return {
         "precision": _percent(hits, hits + wrong),
         "recall": _percent(hits, hits + missed),
@@ -129,9 +129,9 @@ def errors(split: Split, paragraphs: Iterable[Paragraph]) -> list[str]:
     lines = []
     for paragraph in paragraphs:
         offsets = [i for i, c in enumerate(paragraph.text) if not c.isspace()]
-        found = ends(split(paragraph.text))
-        wrong = found - paragraph.boundaries - paragraph.either
-        for place in sorted(wrong | (paragraph.boundaries - found)):
+        predicted = ends(split(paragraph.text))
+        wrong = predicted - paragraph.boundaries - paragraph.either
+        for place in sorted(wrong | (paragraph.boundaries - predicted)):
             here = offsets[place - 1] + 1
             before = paragraph.text[max(0, here - CONTEXT) : here]
             after = paragraph.text[here : here + CONTEXT]
@@ -144,16 +144,16 @@ def errors(split: Split, paragraphs: Iterable[Paragraph]) -> list[str]:
 
 def splitters() -> dict[str, Split]:
     """Those that are installed, by name."""
-    found: dict[str, Split] = {"mt": sentences}
+    tools: dict[str, Split] = {"mt": sentences}
     with suppress(ImportError):
         import sentencex
 
-        found["sentencex"] = lambda text: sentencex.segment("en", text)
+        tools["sentencex"] = lambda text: sentencex.segment("en", text)
     with suppress(ImportError):
         import pysbd
 
-        found["pysbd"] = pysbd.Segmenter(language="en", clean=False).segment
-    return found
+        tools["pysbd"] = pysbd.Segmenter(language="en", clean=False).segment
+    return tools
 
 
 START = {
@@ -223,14 +223,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    paragraphs, found = read_gold(), splitters()
+    paragraphs, tools = read_gold(), splitters()
     if args.errors:
-        print(*errors(found[args.errors], paragraphs), sep="\n")
+        print(*errors(tools[args.errors], paragraphs), sep="\n")
         return 0
-    results = {name: measure(split, name, paragraphs, args.rounds) for name, split in found.items()}
-    for name in found.keys() - {"mt"}:
-        results[name]["advantage_of_mt"] = advantage(sentences, found[name], paragraphs)
-    for name in START.keys() - found.keys():
+    results = {name: measure(split, name, paragraphs, args.rounds) for name, split in tools.items()}
+    for name in tools.keys() - {"mt"}:
+        results[name]["advantage_of_mt"] = advantage(sentences, tools[name], paragraphs)
+    for name in START.keys() - tools.keys():
         say(f"{name} is not installed: left out")
     counts = {
         "paragraphs": len(paragraphs),

@@ -172,8 +172,8 @@ def bars(rows: Sequence[Row], offline_rate: float | None) -> dict[str, Any]:
 
     def figure(kind: str, clients: int, engine: str, name: str) -> float | None:
         case = {"kind": kind, "clients": clients, "engine": engine}
-        found = [row[name] for row in rows if case.items() <= row.items() and row[name]]
-        return found[0]["median"] if found else None
+        values = [row[name] for row in rows if case.items() <= row.items() and row[name]]
+        return values[0]["median"] if values else None
 
     def quotient(value: float | None, reference: float | None) -> float | None:
         return None if value is None else ratio(value, reference)

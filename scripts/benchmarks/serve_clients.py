@@ -186,8 +186,8 @@ class Connection:
         self.writer.write(data)
         head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
         status = int(head[9:12])
-        if found := re.search(rb"\r\ncontent-length: *(\d+)", head):
-            body, first = await self.reader.readexactly(int(found.group(1))), 0.0
+        if match := re.search(rb"\r\ncontent-length: *(\d+)", head):
+            body, first = await self.reader.readexactly(int(match.group(1))), 0.0
         elif b"\r\ntransfer-encoding: chunked" in head:
             body, first = await self._chunks()
         else:

@@ -197,7 +197,7 @@ async def malformed(server: Server, args: argparse.Namespace) -> Report:
     return {
         "requests": args.malformed,
         "seed": args.seed,
-        "outcomes": {kind: dict(sorted(found.items())) for kind, found in sorted(outcomes.items())},
+        "outcomes": {kind: dict(sorted(tally.items())) for kind, tally in sorted(outcomes.items())},
         "failures": failures[:20],
         "answers_of_the_neighbour": count,
         "bars": {
@@ -262,8 +262,8 @@ async def vanish(server: Server, args: argparse.Namespace) -> Report:
 
 async def gauges(port: int) -> dict[str, int]:
     """Sentences that wait, and that are translated now."""
-    found = re.findall(r"^mt_(queue|batch)_sentences (\S+)$", await metrics(port), re.MULTILINE)
-    return {name: int(float(value)) for name, value in found}
+    samples = re.findall(r"^mt_(queue|batch)_sentences (\S+)$", await metrics(port), re.MULTILINE)
+    return {name: int(float(value)) for name, value in samples}
 
 
 async def sentences_begun(port: int) -> int:

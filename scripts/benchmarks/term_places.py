@@ -36,7 +36,7 @@ MOST = 12  # sentences of a term
 
 
 def count(translator: Translator, lines: list[str]) -> dict[str, Any]:
-    found = {"sentences": 0, "with the term": 0, "with the usual word too": 0}
+    counts = {"sentences": 0, "with the term": 0, "with the usual word too": 0}
     start = time.perf_counter()
     for source, (target, usual) in TABLE.items():
         own = [line for line in lines if re.search(rf"\b{source}\b", line)][:MOST]
@@ -44,10 +44,10 @@ def count(translator: Translator, lines: list[str]) -> dict[str, Any]:
         for result in translator.translate(own, terms=rules, split=True):
             text = result.text.casefold()
             has_term, has_usual = (word[:4].casefold() in text for word in (target, usual))
-            found["sentences"] += 1
-            found["with the term"] += has_term
-            found["with the usual word too"] += has_term and has_usual
-    return found | {"seconds": round(time.perf_counter() - start, 1)}
+            counts["sentences"] += 1
+            counts["with the term"] += has_term
+            counts["with the usual word too"] += has_term and has_usual
+    return counts | {"seconds": round(time.perf_counter() - start, 1)}
 
 
 def main() -> None:

@@ -47,8 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     def run() -> None:
-        found = search(args.model, args.data) if args.search else score(args.model, args.data)
-        report.write_json(args.output, found)
+        results = search(args.model, args.data) if args.search else score(args.model, args.data)
+        report.write_json(args.output, results)
 
     return console.exit_status("scores", run)
 

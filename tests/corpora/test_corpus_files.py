@@ -152,8 +152,8 @@ class Store(AbstractFileSystem):
         return {"name": path, "size": len(self.content[path]), "type": "file"}
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        found = [self.info(name) for name in [*self.content, "folder/"]]
-        return found if detail else [entry["name"] for entry in found]
+        entries = [self.info(name) for name in [*self.content, "folder/"]]
+        return entries if detail else [entry["name"] for entry in entries]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

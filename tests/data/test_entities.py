@@ -240,7 +240,7 @@ def test_no_held_out_value_is_in_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("Ask Ottilie.", True),
         ("Ottilies Buch", False),
@@ -249,8 +249,8 @@ def test_no_held_out_value_is_in_training() -> None:
         ("112 Baker Street", False),
     ],
 )
-def test_a_finder_finds_whole_values(text: str, found: bool) -> None:
-    assert entities.Finder(["Ottilie", "12 Baker Street", "abc"]).finds(text) == found
+def test_a_finder_finds_whole_values(text: str, expected: bool) -> None:
+    assert entities.Finder(["Ottilie", "12 Baker Street", "abc"]).finds(text) == expected
 
 
 def test_the_sentences_keep_their_entities() -> None:
@@ -302,9 +302,9 @@ def test_sentences_in_a_line() -> None:
     ],
 )
 def test_an_entity_of_both_sides_changes(english: str, german: str, changed: str) -> None:
-    found = variants.substitute([(english, german)], 5, seed=1)
-    assert len(found) == 5
-    for new_english, new_german in found:
+    pairs = variants.substitute([(english, german)], 5, seed=1)
+    assert len(pairs) == 5
+    for new_english, new_german in pairs:
         match = re.fullmatch(changed, new_english)
         assert match, new_english
         assert (new_english, new_german) != (english, german)

@@ -50,18 +50,18 @@ def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(tmp_path: P
     path = tmp_path / "long.txt"
     sentences = [f"This is sentence {i} of a long paragraph." for i in range(100)]
     path.write_text(" ".join(sentences), "utf-8")
-    found = parts(path)
-    assert " ".join(found).split() == " ".join(sentences).split()
-    assert all(LONG / 2 < len(part) <= LONG for part in found[:-1])
-    assert all(part.endswith(".") for part in found)
+    texts = parts(path)
+    assert " ".join(texts).split() == " ".join(sentences).split()
+    assert all(LONG / 2 < len(part) <= LONG for part in texts[:-1])
+    assert all(part.endswith(".") for part in texts)
 
 
 def test_a_long_sentence_is_cut_between_words(tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
     path.write_text("word " * 1000, "utf-8")
-    found = parts(path)
-    assert " ".join(found).split() == ["word"] * 1000
-    assert max(map(len, found)) <= LONG
+    texts = parts(path)
+    assert " ".join(texts).split() == ["word"] * 1000
+    assert max(map(len, texts)) <= LONG
 
 
 def test_several_files_and_what_they_are_known_by(tmp_path: Path) -> None:

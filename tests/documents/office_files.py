@@ -265,12 +265,12 @@ def shuffled(segment: Segment, rng: random.Random) -> Segment:
         return [tags[index], *inner, tags[end]], end + 1
 
     def siblings(index: int) -> tuple[list[Tag], int]:
-        found = []
+        elements = []
         while index < len(tags) and tags[index].kind != TagKind.CLOSE:
             one, index = element(index)
-            found.append(one)
-        rng.shuffle(found)
-        return [tag for one in found for tag in one], index
+            elements.append(one)
+        rng.shuffle(elements)
+        return [tag for one in elements for tag in one], index
 
     order, _ = siblings(0)
     words = " ".join(

@@ -49,8 +49,8 @@ def markup(segment: Segment) -> str:
 def links_of(source: str, target: str, numbers: str) -> list[Link]:
     """Links between words from their numbers: "0-0 1-2:0.5"."""
     words = [[match.span() for match in WORD.finditer(text)] for text in (source, target)]
-    found = re.findall(r"(\d+)-(\d+)(?::(\S+))?", numbers)
-    return [(words[0][int(s)], words[1][int(t)], float(weight or 1)) for s, t, weight in found]
+    links = re.findall(r"(\d+)-(\d+)(?::(\S+))?", numbers)
+    return [(words[0][int(s)], words[1][int(t)], float(weight or 1)) for s, t, weight in links]
 
 
 @pytest.mark.parametrize(
@@ -215,23 +215,23 @@ def fuzzed(rng: random.Random) -> tuple[Segment, str, list[Link]]:
 
 def parents(tags: tuple[Tag, ...]) -> dict[int, int]:
     """The parent of each element. Fails unless the tags are balanced and nested."""
-    found, path = {}, [-1]
+    parent_of, path = {}, [-1]
     for kind, number, _ in tags:
         if kind is TagKind.CLOSE:
             assert path.pop() == number
         else:
-            assert number not in found
-            found[number] = path[-1]
+            assert number not in parent_of
+            parent_of[number] = path[-1]
             path += [number] * (kind is TagKind.OPEN)
     assert path == [-1]
-    return found
+    return parent_of
 
 
 def spans(tags: tuple[Tag, ...]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    positions: dict[int, list[int]] = {}
     for _, number, position in tags:
-        found.setdefault(number, []).append(position)
-    return found
+        positions.setdefault(number, []).append(position)
+    return positions
 
 
 def test_fuzzed_tags_stay_balanced_and_nested_and_none_is_lost() -> None:
@@ -307,8 +307,8 @@ def test_words_are_found_in_the_text_they_are_of(
 ) -> None:
     spans = word_spans(text, words)
     assert [span and text[slice(*span)] for span in spans] == expected
-    found = [span for span in spans if span]
-    assert all(one[1] <= other[0] for one, other in itertools.pairwise(found))
+    places = [span for span in spans if span]
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(places))
 
 
 # Translation

@@ -441,10 +441,10 @@ def test_no_value_of_a_report_breaks_a_comparison(
     assert refused > 20
 
 
-@pytest.mark.parametrize("given", [[], ["a"], ["a", "b", "c"], ["a", None]])
-def test_two_reports_are_compared(given: list[Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("paths", [[], ["a"], ["a", "b", "c"], ["a", None]])
+def test_two_reports_are_compared(paths: list[Any], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="name two reports, as compare="):
-        compare.run(given, tmp_path)
+        compare.run(paths, tmp_path)
 
 
 @pytest.mark.usefixtures("_two_metrics")

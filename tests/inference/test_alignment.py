@@ -63,9 +63,9 @@ def test_links_are_the_largest_of_a_row_or_a_column() -> None:
         [0.0, 0.1, 0.3, 0.4, 0.2, 0.0],  # of y: a 0.05, b 0.6, c 0.2, d 0.15
         [0.1, 0.0, 0.1, 0.0, 0.1, 0.7],  # most goes to eos
     ]
-    found = align(soft(rows), source, target)
-    assert (found.source, found.target) == (["a", "bb", "c", "d"], ["x", "yy", "z"])
-    links = [(s, t, round(weight, 4)) for s, t, weight in found.links]
+    alignment = align(soft(rows), source, target)
+    assert (alignment.source, alignment.target) == (["a", "bb", "c", "d"], ["x", "yy", "z"])
+    links = [(s, t, round(weight, 4)) for s, t, weight in alignment.links]
     # c is linked as the largest of its column; d too; z attends to nothing with LEAST_WEIGHT.
     assert links == [(0, 0, 0.9), (1, 1, 0.6), (2, 1, 0.2), (3, 1, 0.15)]
 
@@ -95,7 +95,7 @@ class Scripted:
     def cross_attention_weights(
         self, src: Tensor, outputs: list[list[int]], bos: int
     ) -> list[Tensor]:
-        found = []
+        weights = []
         for row, output in zip(src.tolist(), outputs, strict=True):
             S = row.index(3) + 1
             attention = torch.rand(2, 3, len(output) + 1, S)
@@ -103,8 +103,8 @@ class Scripted:
                 attention[1, 1, t] += self.sharpness * torch.tensor(
                     [float(token == other) for other in row[:S]]
                 )
-            found.append(attention / attention.sum(dim=-1, keepdim=True))
-        return found
+            weights.append(attention / attention.sum(dim=-1, keepdim=True))
+        return weights
 
 
 def test_the_heads_are_those_that_find_copied_words(bpe: Tokenizer) -> None:

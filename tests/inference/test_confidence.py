@@ -34,8 +34,8 @@ HALF, QUARTER = math.log(0.5), math.log(0.25)
 def test_features(
     log_probs: tuple[float, ...], source_length: int, probability: float, length_ratio: float
 ) -> None:
-    found = features(log_probs, source_length)
-    assert found == pytest.approx((probability, length_ratio))
+    predictors = features(log_probs, source_length)
+    assert predictors == pytest.approx((probability, length_ratio))
 
 
 def test_the_formula() -> None:

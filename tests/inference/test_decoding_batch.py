@@ -42,7 +42,7 @@ OPTIONS = [
 def test_a_sentence_does_not_depend_on_those_that_come_and_go(seed):
     rng = random.Random(seed)
     running = DecodingBatch(JoiningToy(random_logits))
-    expected, found = {}, {}
+    expected, results = {}, {}
     jobs = [(source, rng.choice(OPTIONS)) for source in some_sources(40)]
     while jobs or running.active:
         newcomers = [jobs.pop() for _ in range(min(len(jobs), rng.choice([0, 0, 1, 3])))]
@@ -64,9 +64,9 @@ def test_a_sentence_does_not_depend_on_those_that_come_and_go(seed):
             running.step()
             for sentence in before:
                 if not sentence.alive:
-                    found[sentence] = sentence.hypotheses()
-    assert found.keys() == expected.keys()
-    for sentence, hypotheses in found.items():
+                    results[sentence] = sentence.hypotheses()
+    assert results.keys() == expected.keys()
+    for sentence, hypotheses in results.items():
         assert [h.ids for h in hypotheses] == [h.ids for h in expected[sentence]]
         for hypothesis, alone in zip(hypotheses, expected[sentence], strict=True):
             assert hypothesis.score == pytest.approx(alone.score, abs=1e-5)
@@ -111,8 +111,8 @@ def naive_alternatives(source, prefix, options):
 def test_alternatives_differ_in_the_first_free_token(prefix, count):
     options = SearchOptions(alternatives=count, n_best=count, alpha=0.5)
     sources = some_sources(12)
-    found = search(Toy(random_logits), batch(sources), options, [prefix] * len(sources))
-    for source, hypotheses in zip(sources, found, strict=True):
+    results = search(Toy(random_logits), batch(sources), options, [prefix] * len(sources))
+    for source, hypotheses in zip(sources, results, strict=True):
         wanted = naive_alternatives(source, prefix, options)
         assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids in wanted]
         for hypothesis, (score, _) in zip(hypotheses, wanted, strict=True):

@@ -129,11 +129,11 @@ from mt.inference.kept import KINDS, find_kept
     ],
 )  # fmt: skip
 def test_what_stays_as_it_is(text: str, expected: str) -> None:
-    found = find_kept(text)
-    assert [text[kept.start : kept.end] for kept in found] == expected.split(
+    items = find_kept(text)
+    assert [text[kept.start : kept.end] for kept in items] == expected.split(
         "|" if expected else None
     )
-    assert all(kept.forms == (text[kept.start : kept.end],) for kept in found)
+    assert all(kept.forms == (text[kept.start : kept.end],) for kept in items)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_the_forms_of_numbers(text: str, part: str, kind: str, forms: str) -> None:
-    found = {text[kept.start : kept.end]: kept for kept in find_kept(text)}
-    assert found[part].kind == kind
-    assert found[part].forms == tuple(forms.split("|"))
+    items = {text[kept.start : kept.end]: kept for kept in find_kept(text)}
+    assert items[part].kind == kind
+    assert items[part].forms == tuple(forms.split("|"))
 
 
 @pytest.mark.parametrize(

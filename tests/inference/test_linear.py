@@ -128,13 +128,13 @@ def test_a_native_product_rounds_each_row_as_pytorch_does(native_library, biased
     scales = W.abs().amax(dim=1, keepdim=True) / 127
     W_rounded = (W / scales).round().double() * scales
     x_rounded = torch.stack([quantize(row, torch.quint8, False).dequantize() for row in x])
-    each = F.linear(x_rounded.double(), W_rounded, None if b is None else b.double()).float()
-    size = 1 + each.abs().amax(dim=1, keepdim=True)
+    exact = F.linear(x_rounded.double(), W_rounded, None if b is None else b.double()).float()
+    size = 1 + exact.abs().amax(dim=1, keepdim=True)
     for product, expected in (
-        (native(x), each),
-        (native(x.t().contiguous().t()), each),
-        (native.relu(x), each.relu()),
-        (native.add_residual(x, residual), each + residual),
+        (native(x), exact),
+        (native(x.t().contiguous().t()), exact),
+        (native.relu(x), exact.relu()),
+        (native.add_residual(x, residual), exact + residual),
     ):
         assert_close(product / size, expected / size, atol=1e-6, rtol=0)
     for rows in (1, 2, 3, 4, 5, 6, 13):  # as many at once, to the last bit

@@ -283,8 +283,8 @@ def test_libraries_of_other_users_are_not_run(
     real, folder = Path.stat, cache_folder("native")
 
     def stat(path: Path, **options: Any) -> Any:
-        found = real(path, **options)
-        return os.stat_result((*found[:4], owner, *found[5:])) if path == folder else found
+        status = real(path, **options)
+        return os.stat_result((*status[:4], owner, *status[5:])) if path == folder else status
 
     monkeypatch.setattr(Path, "stat", stat)
     monkeypatch.setattr(os, "getuid", lambda: 65534)
@@ -301,7 +301,7 @@ def test_avx2_and_avx512_give_the_same_bits(
     sources, targets = torch.randint(4, 40, (5, 30)), torch.randint(333, (5,))
     rows = 5 * torch.randn(7, 333)
     model = Transformer(vocab_size=40, N=2, d_model=32, d_ff=64, h=2).eval()
-    found, losses = [], []
+    results, losses = [], []
     for features in (native.AVX2, native.AVX512):
         monkeypatch.setattr(native, "_best_features", lambda features=features: features)
         library.cache_clear()
@@ -314,8 +314,8 @@ def test_avx2_and_avx512_give_the_same_bits(
             state = decoder.start(sources)
             logits = [decoder.step(torch.full((5, 1), token), state) for token in range(4, 40)]
             searched = search(decoder, sources, SearchOptions(beam_size=4))
-            found.append((torch.stack(logits), searched))
-    for (logits, searched), (others, otherwise) in zip(found[:2], found[2:], strict=True):
+            results.append((torch.stack(logits), searched))
+    for (logits, searched), (others, otherwise) in zip(results[:2], results[2:], strict=True):
         assert torch.equal(logits, others)
         assert searched == otherwise
     training_loss.library.cache_clear()

@@ -60,10 +60,10 @@ def batch(sentences: list[Tensor]) -> Tensor:
 
 
 def native(model: Transformer, precision: str = "int8") -> InferenceModel:
-    found = InferenceModel(model, precision)
-    assert found.native is not None
-    assert found.exact
-    return found
+    decoder = InferenceModel(model, precision)
+    assert decoder.native is not None
+    assert decoder.exact
+    return decoder
 
 
 @pytest.fixture(autouse=True)
@@ -209,11 +209,11 @@ def test_torch_may_have_another_default_type(precision: str) -> None:
     torch.set_default_dtype(torch.float64)
     try:
         step = decoder.step(torch.tensor([[7]]).int(), decoder.start(src.int()))
-        found = step, search(decoder, src, options)
+        results = step, search(decoder, src, options)
     finally:
         torch.set_default_dtype(torch.float32)
-    assert torch.equal(found[0], wanted[0])
-    assert found[1] == wanted[1]
+    assert torch.equal(results[0], wanted[0])
+    assert results[1] == wanted[1]
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))

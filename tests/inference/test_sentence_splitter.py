@@ -174,9 +174,9 @@ def test_any_text_comes_in_chunks_within_bounds() -> None:
     rng = random.Random(0)
     for _ in range(1000):
         text = "".join(rng.choices([" ", "a", "b", ". A", "\u3002", "\t"], k=rng.randrange(60)))
-        found = chunks(text, 10)
-        assert all(len(chunk) <= 10 for chunk in found)
-        assert "".join(found).split() == text.split()
+        texts = chunks(text, 10)
+        assert all(len(chunk) <= 10 for chunk in texts)
+        assert "".join(texts).split() == text.split()
 
 
 def test_a_long_line_without_ends_takes_no_more_than_its_share() -> None:

@@ -50,9 +50,9 @@ def logits_of_steps(model: InferenceModel) -> Tensor:
 @pytest.mark.parametrize("name", [*SIZES, "marian"])
 def test_logits_are_those_of_the_search(name: str) -> None:
     model = InferenceModel(marian() if name == "marian" else make(**SIZES[name]))
-    found = trace(model, SOURCE, TARGET)
-    assert found.logits.shape == (len(TARGET), V)
-    assert found.logits.sub(logits_of_steps(model)).abs().max() < 1e-5
+    model_trace = trace(model, SOURCE, TARGET)
+    assert model_trace.logits.shape == (len(TARGET), V)
+    assert model_trace.logits.sub(logits_of_steps(model)).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -66,9 +66,9 @@ def test_logits_are_those_of_the_search_in_each_precision(precision: str) -> Non
 @pytest.mark.parametrize("name", [*SIZES, "marian"])
 def test_cross_attention_is_that_of_the_translator(name: str) -> None:
     model = InferenceModel(marian() if name == "marian" else make(**SIZES[name]))
-    found = trace(model, SOURCE, TARGET).weights["cross"]
+    weights = trace(model, SOURCE, TARGET).weights["cross"]
     [kept] = model.cross_attention_weights(torch.tensor([SOURCE]), [TARGET[:-1]], BOS)
-    assert found.sub(kept).abs().max() < 1e-6
+    assert weights.sub(kept).abs().max() < 1e-6
 
 
 @torch.no_grad()
@@ -103,16 +103,16 @@ def plain_weights(model: reference.Transformer) -> tuple[dict[str, list[Tensor]]
 @pytest.mark.parametrize("name", SIZES)
 def test_attention_is_that_of_a_plain_computation(name: str) -> None:
     fast = make(**SIZES[name])
-    found = trace(InferenceModel(fast), SOURCE, TARGET)
+    model_trace = trace(InferenceModel(fast), SOURCE, TARGET)
     plain, logits = plain_weights(reference.from_fast(fast))
     S, T = len(SOURCE), len(TARGET)
     shapes = {"encoder": (3, 4, S, S), "decoder": (3, 4, T, T), "cross": (3, 4, T, S)}
-    for kind, weights in found.weights.items():
+    for kind, weights in model_trace.weights.items():
         assert weights.shape == shapes[kind]
         assert weights.sub(torch.stack(plain[kind])).abs().max() < 1e-6
         assert weights.sum(dim=-1).sub(1).abs().max() < 1e-6
-    assert found.weights["decoder"].triu(1).abs().max() == 0
-    assert found.logits.sub(logits).abs().max() < 1e-5
+    assert model_trace.weights["decoder"].triu(1).abs().max() == 0
+    assert model_trace.logits.sub(logits).abs().max() < 1e-5
     # And the plain lines are those of the reference.
     model = reference.from_fast(fast)
     whole = model(torch.tensor([SOURCE]), torch.tensor([[BOS, *TARGET[:-1]]]))
@@ -122,10 +122,10 @@ def test_attention_is_that_of_a_plain_computation(name: str) -> None:
 @pytest.mark.parametrize("name", [*SIZES, "marian"])
 def test_each_result_follows_from_those_before(name: str) -> None:
     model = marian() if name == "marian" else make(**SIZES[name])
-    found: Trace = trace(InferenceModel(model), SOURCE, TARGET)
+    model_trace: Trace = trace(InferenceModel(model), SOURCE, TARGET)
     d_k, d_v = model.d_k, model.d_model // model.h
-    records = [(x, *layer) for x, layer in zip(model.encoder, found.encoder, strict=True)]
-    records += [(x, *layer) for x, layer in zip(model.decoder, found.decoder, strict=True)]
+    records = [(x, *layer) for x, layer in zip(model.encoder, model_trace.encoder, strict=True)]
+    records += [(x, *layer) for x, layer in zip(model.decoder, model_trace.decoder, strict=True)]
     for layer, *attentions, fed in records:
         previous = None
         for norm, attention in zip(layer.add_norm, attentions, strict=False):
@@ -144,9 +144,9 @@ def test_each_result_follows_from_those_before(name: str) -> None:
         close(fed.output, layer.feed_forward(fed.x))
         close(fed.output, layer.feed_forward.W_2(fed.inner))
         close(fed.add_norm, layer.add_norm[-1].norm(fed.x + fed.output))
-    close(found.source_embedding, model.embedding(torch.tensor(SOURCE)) * math.sqrt(32))
+    close(model_trace.source_embedding, model.embedding(torch.tensor(SOURCE)) * math.sqrt(32))
     positions = model.encode_positions(torch.arange(len(SOURCE)))
-    close(found.encoder[0][0].x, found.source_embedding + positions)
+    close(model_trace.encoder[0][0].x, model_trace.source_embedding + positions)
 
 
 def close(one: Tensor, other: Tensor) -> None:

@@ -337,8 +337,8 @@ def test_lower_precision_mostly_agrees(
     for result, truth in zip(rounded.score(SENTENCES, SENTENCES), exact, strict=True):
         assert result.score == pytest.approx(truth.score, rel=0.02)
     firsts = [
-        [r.parts[0].output for r in each.translate(SENTENCES, beam_size=1, max_length=3)]
-        for each in (translator, rounded)
+        [r.parts[0].output for r in engine.translate(SENTENCES, beam_size=1, max_length=3)]
+        for engine in (translator, rounded)
     ]
     agreeing = sum(one == other for one, other in zip(*firsts, strict=True))
     assert agreeing > 0.7 * len(SENTENCES)

@@ -31,7 +31,7 @@ def report(translator: Translator) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def given(translator: Translator) -> dict[str, Any]:
+def forced(translator: Translator) -> dict[str, Any]:
     return inspect(translator, SENTENCE, "Wo wohnst du denn?", layer=1, head=3, step=4)
 
 
@@ -39,28 +39,28 @@ def given(translator: Translator) -> dict[str, Any]:
 def test_arrays_are_stored_within_half_a_level(shape: tuple[int, ...]) -> None:
     values = 300 * torch.randn(shape) - 70
     stored = json.loads(json.dumps(encode(values)))
-    found = decode(stored)
-    assert found.shape == shape
+    decoded = decode(stored)
+    assert decoded.shape == shape
     if values.numel() > SMALL:
         half = (values.max() - values.min()).item() / LEVELS / 2
         assert stored["scale"] / 2 == pytest.approx(half, rel=1e-5)
-        assert np.abs(found - values.double().numpy()).max() <= half * (1 + 1e-9)
-        assert found.min() == values.min().item()
+        assert np.abs(decoded - values.double().numpy()).max() <= half * (1 + 1e-9)
+        assert decoded.min() == values.min().item()
     else:
-        np.testing.assert_allclose(found, values, rtol=1e-6)
+        np.testing.assert_allclose(decoded, values, rtol=1e-6)
 
 
 def test_equal_numbers_are_stored_exactly() -> None:
     assert (decode(encode(torch.full((30, 30), 0.7))) == torch.tensor(0.7).item()).all()
 
 
-def test_the_report_is_json_without_nan(report: dict[str, Any], given: dict[str, Any]) -> None:
-    for found in (report, given):
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
+def test_the_report_is_json_without_nan(report: dict[str, Any], forced: dict[str, Any]) -> None:
+    for content in (report, forced):
+        assert json.loads(json.dumps(content, allow_nan=False)) == content
 
 
 def test_source_target_and_translation(
-    translator: Translator, report: dict[str, Any], given: dict[str, Any]
+    translator: Translator, report: dict[str, Any], forced: dict[str, Any]
 ) -> None:
     ids = translator.tokenizer.encode([SENTENCE])[0]
     assert report["source"]["ids"] == [*ids, EOS]
@@ -72,11 +72,11 @@ def test_source_target_and_translation(
     assert report["target"]["pieces"][:-1] == list(result.parts[0].output)
     assert report["target"]["inputs"] == ["<s>", *report["target"]["pieces"][:-1]]
     assert not report["target"]["given"]
-    assert given["target"]["given"]
+    assert forced["target"]["given"]
     [scored] = translator.score([SENTENCE], ["Wo wohnst du denn?"])
-    assert given["target"]["text"] == scored.text
-    assert given["target"]["log_prob"] == pytest.approx(scored.log_prob, abs=1e-9)
-    assert given["target"]["score"] == pytest.approx(scored.score, abs=1e-9)
+    assert forced["target"]["text"] == scored.text
+    assert forced["target"]["log_prob"] == pytest.approx(scored.log_prob, abs=1e-9)
+    assert forced["target"]["score"] == pytest.approx(scored.score, abs=1e-9)
 
 
 def test_the_model(report: dict[str, Any], translator: Translator) -> None:
@@ -88,15 +88,15 @@ def test_the_model(report: dict[str, Any], translator: Translator) -> None:
 
 def test_attention_and_its_entropy(report: dict[str, Any], translator: Translator) -> None:
     S, T = len(report["source"]["ids"]), len(report["target"]["ids"])
-    found = translator.inspect(SENTENCE, max_length=12)
+    inspection = translator.inspect(SENTENCE, max_length=12)
     shapes = {"encoder": (1, 4, S, S), "decoder": (1, 4, T, T), "cross": (1, 4, T, S)}
     for kind, shape in shapes.items():
         weights = decode(report["attention"][kind])
         assert weights.shape == shape
-        assert np.abs(weights - found.trace.weights[kind].numpy()).max() <= 0.5 / LEVELS + 1e-9
+        assert np.abs(weights - inspection.trace.weights[kind].numpy()).max() <= 0.5 / LEVELS + 1e-9
         assert np.abs(weights.sum(axis=-1) - 1).max() < shape[-1] * 0.5 / LEVELS + 1e-6
         entropy = decode(report["attention"]["entropy"][kind])
-        exact = found.trace.weights[kind].double().numpy()
+        exact = inspection.trace.weights[kind].double().numpy()
         logs = np.log(np.where(exact > 0, exact, 1))
         np.testing.assert_allclose(entropy, -(exact * logs).sum(-1).mean(-1), atol=1e-5)
 
@@ -150,11 +150,11 @@ def test_the_tree_gives_the_n_best_and_greedy_is_beside_it(
 
 
 def test_the_search_begins_with_a_prefix(translator: Translator) -> None:
-    found = inspect(translator, SENTENCE, prefix="Wo wohnst", max_length=12)
+    report = inspect(translator, SENTENCE, prefix="Wo wohnst", max_length=12)
     [result] = translator.translate([SENTENCE], prefixes=["Wo wohnst"], max_length=12)
-    assert found["translation"]["text"] == result.text
-    assert found["translation"]["score"] == result.score
-    for text in (result.text, found["tree"]["greedy"]["text"]):
+    assert report["translation"]["text"] == result.text
+    assert report["translation"]["score"] == result.score
+    for text in (result.text, report["tree"]["greedy"]["text"]):
         assert text.startswith("Wo wohnst")
 
 
@@ -189,16 +189,16 @@ def test_embeddings_their_neighbours_and_positions(
 
 def test_learned_positions_stand_beside_the_sinusoids(bpe: Tokenizer) -> None:
     model = Transformer(bpe.vocab_size, N=1, d_model=16, d_ff=16, h=2, learned_positions=50).eval()
-    found = inspect(Translator(model, bpe, max_length=40), "Hello", max_length=4)
+    report = inspect(Translator(model, bpe, max_length=40), "Hello", max_length=4)
     assert model.positions is not None
-    stored = decode(found["positions"]["learned"])
+    stored = decode(report["positions"]["learned"])
     assert np.abs(stored - model.positions.weight.detach().numpy()).max() < 1e-4
-    assert decode(found["positions"]["table"]).shape == (64, 16)
+    assert decode(report["positions"]["table"]).shape == (64, 16)
 
 
-def test_the_step_by_hand(given: dict[str, Any]) -> None:
-    assert [record["kind"] for record in given["by_hand"]] == ["encoder", "decoder", "cross"]
-    for record in given["by_hand"]:
+def test_the_step_by_hand(forced: dict[str, Any]) -> None:
+    assert [record["kind"] for record in forced["by_hand"]] == ["encoder", "decoder", "cross"]
+    for record in forced["by_hand"]:
         assert (record["layer"], record["head"], record["step"]) == (1, 3, 4)
         values = {k: decode(v["values"]) for k, v in record.items() if isinstance(v, dict)}
         for name, array in values.items():
@@ -216,10 +216,10 @@ def test_the_step_by_hand(given: dict[str, Any]) -> None:
         np.testing.assert_allclose(values["add_norm"], normalised(total), **close)
         total = values["feed_forward_input"] + values["feed_forward"]
         np.testing.assert_allclose(values["feed_forward_add_norm"], normalised(total), **close)
-    masks = [decode(record["mask"]["values"]) for record in given["by_hand"]]
+    masks = [decode(record["mask"]["values"]) for record in forced["by_hand"]]
     assert masks[0].all()
     assert masks[2].all()
-    assert masks[1].tolist() == [1] * 4 + [0] * (len(given["target"]["ids"]) - 4)
+    assert masks[1].tolist() == [1] * 4 + [0] * (len(forced["target"]["ids"]) - 4)
 
 
 def normalised(x: np.ndarray) -> np.ndarray:
@@ -227,16 +227,16 @@ def normalised(x: np.ndarray) -> np.ndarray:
 
 
 def test_the_alignment_is_that_of_the_translator(
-    given: dict[str, Any], translator: Translator
+    forced: dict[str, Any], translator: Translator
 ) -> None:
-    found, aligner = given["alignment"], translator.aligner
-    assert found["heads"] == [[layer + 1, head + 1] for layer, head in aligner.heads]
-    assert found["words"]["source"] == ["Where", "do", "you", "live", "?"]
-    assert found["words"]["target"] == ["Wo", "wohnst", "du", "denn", "?"]
+    alignment, aligner = forced["alignment"], translator.aligner
+    assert alignment["heads"] == [[layer + 1, head + 1] for layer, head in aligner.heads]
+    assert alignment["words"]["source"] == ["Where", "do", "you", "live", "?"]
+    assert alignment["words"]["target"] == ["Wo", "wohnst", "du", "denn", "?"]
     weights = translator.inspect(SENTENCE, "Wo wohnst du denn?").trace.weights["cross"]
     soft = soft_alignment(weights, aligner).numpy()
-    assert np.abs(decode(found["soft"]) - soft).max() <= 1 / LEVELS
-    assert all(0 <= s < 5 and 0 <= t < 5 and weight >= 0.15 for s, t, weight in found["links"])
+    assert np.abs(decode(alignment["soft"]) - soft).max() <= 1 / LEVELS
+    assert all(0 <= s < 5 and 0 <= t < 5 and weight >= 0.15 for s, t, weight in alignment["links"])
 
 
 def test_thirty_pieces_with_six_layers_and_eight_heads_take_less_than_a_megabyte(
@@ -245,10 +245,10 @@ def test_thirty_pieces_with_six_layers_and_eight_heads_take_less_than_a_megabyte
     model = Transformer(bpe.vocab_size, N=6, d_model=512, d_ff=64, h=8).eval()
     large = Translator(model, bpe, max_length=60)
     text = bpe.decode([list(range(40, 40 + 29))])[0]
-    found = inspect(large, text, text, max_length=30)
-    ids = found["source"]["ids"]
+    report = inspect(large, text, text, max_length=30)
+    ids = report["source"]["ids"]
     assert 28 <= len(ids) <= 60
-    size = len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
+    size = len(json.dumps(report, ensure_ascii=False, separators=(",", ":")).encode())
     assert size < 900_000 * max(1, (len(ids) / 30) ** 2)  # the page's own files come to it
 
 

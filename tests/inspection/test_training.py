@@ -60,11 +60,11 @@ def test_a_run_is_found_from_its_model_and_from_its_checkpoints(
     run: Path, report: dict[str, Any]
 ) -> None:
     for name in (run / "model", run / "checkpoints" / "last.ckpt"):
-        found = training.find_run(named(report, name))
-        assert found is not None
-        assert (found.folder, found.schedule, found.d_model) == (run, (WARMUP, FACTOR), D_MODEL)
-        assert found.curves["train_loss"][0] == (9, pytest.approx(5 / 9))
-        assert found.curves["val_bleu"] == [(100, 30.0)]
+        result = training.find_run(named(report, name))
+        assert result is not None
+        assert (result.folder, result.schedule, result.d_model) == (run, (WARMUP, FACTOR), D_MODEL)
+        assert result.curves["train_loss"][0] == (9, pytest.approx(5 / 9))
+        assert result.curves["val_bleu"] == [(100, 30.0)]
     assert training.find_run(named(report, run / "elsewhere" / "model")) is None
 
 
@@ -75,19 +75,19 @@ def test_a_config_that_says_nothing_leaves_the_log(
     run: Path, report: dict[str, Any], config: str
 ) -> None:
     (run / "config.yaml").write_text(config, "utf-8")
-    found = training.find_run(named(report, run / "model"))
-    assert found is not None
-    assert found.schedule is None
+    result = training.find_run(named(report, run / "model"))
+    assert result is not None
+    assert result.schedule is None
     axes = Figure().subplots()
-    training._draw_rate(axes, found)
+    training._draw_rate(axes, result)
     assert [line.get_label() for line in axes.lines] == ["the run's log"]
 
 
 def test_the_points_of_the_log_lie_on_the_curve(run: Path, report: dict[str, Any]) -> None:
-    found = training.find_run(named(report, run / "model"))
-    assert found is not None
+    result = training.find_run(named(report, run / "model"))
+    assert result is not None
     axes = Figure().subplots()
-    training._draw_rate(axes, found)
+    training._draw_rate(axes, result)
     curve, log = axes.lines
     rates = dict(zip(curve.get_xdata(), curve.get_ydata(), strict=True))
     points = list(zip(log.get_xdata(), log.get_ydata(), strict=True))

@@ -99,10 +99,10 @@ def test_positions_are_float32_whatever_the_default_is() -> None:
     expected = transformer.positional_encoding(torch.arange(300), 64)
     torch.set_default_dtype(torch.bfloat16)
     try:
-        found = transformer.positional_encoding(torch.arange(300), 64)
+        positions = transformer.positional_encoding(torch.arange(300), 64)
     finally:
         torch.set_default_dtype(torch.float32)
-    assert torch.equal(found, expected)
+    assert torch.equal(positions, expected)
 
 
 # 3.4 and 3.5: the sum that enters the first layer

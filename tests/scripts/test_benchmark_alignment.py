@@ -22,8 +22,8 @@ def test_rates(benchmark: ModuleType) -> None:
     assert rates(gold, [{(0, 0), (1, 1)}]) == {"aer": 0, "precision": 1, "recall": 1}
     assert rates(gold, [{(0, 0), (1, 1), (1, 2)}])["aer"] == 0  # a possible link does no harm
     # 1 of 2 sure links, 2 of 4 links right: 1 - (1 + 2) / (4 + 2)
-    found = rates(gold, [{(0, 0), (1, 2), (5, 5), (6, 6)}])
-    assert found == {"aer": 0.5, "precision": 0.5, "recall": 0.5}
+    values = rates(gold, [{(0, 0), (1, 2), (5, 5), (6, 6)}])
+    assert values == {"aer": 0.5, "precision": 0.5, "recall": 0.5}
     assert rates(gold, [set()])["aer"] == 1
 
 

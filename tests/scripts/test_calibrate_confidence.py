@@ -58,9 +58,9 @@ def test_ranking(script: ModuleType) -> None:
     assert script.ranking(-chrf, chrf, worst)[:3] == (-1, -1, 0)
     assert script.ranking(np.ones(4), chrf, worst)[:3] == (0, 0, 0.5)  # ties are half right
     # of the pairs of the worst and another, 2 of 3 are in order; sorted values by hand
-    found = script.ranking(np.array([2.0, 1, 3, 8]), chrf, worst)
-    assert found.auc == pytest.approx(2 / 3, abs=1e-3)
-    assert found.spearman == 0.8
+    ranking = script.ranking(np.array([2.0, 1, 3, 8]), chrf, worst)
+    assert ranking.auc == pytest.approx(2 / 3, abs=1e-3)
+    assert ranking.spearman == 0.8
     # Hanley and McNeil's table: an area of 0.8 with 50 and 50
     rng = np.random.default_rng(0)
     halves = np.arange(100) < 50
@@ -81,11 +81,11 @@ def test_measuring(script: ModuleType) -> None:
         assert group["confidence"] == pytest.approx(group["chrf"], abs=0.08)
     assert report["auc"] > max(one["auc"] for one in report["alone"].values())
     assert report["auc"] > 0.85
-    found = report["check_below"]
-    assert 60 < found["sentences"] < 160
-    hits = found["sentences"] * found["in_the_worst_tenth"]
-    assert hits == pytest.approx(100 * found["of_the_worst_tenth"], abs=0.2)
-    assert found["in_the_worst_tenth"] > 0.3
+    below = report["check_below"]
+    assert 60 < below["sentences"] < 160
+    hits = below["sentences"] * below["in_the_worst_tenth"]
+    assert hits == pytest.approx(100 * below["of_the_worst_tenth"], abs=0.2)
+    assert below["in_the_worst_tenth"] > 0.3
 
 
 @pytest.fixture

@@ -21,17 +21,17 @@ def test_the_figures_follow_from_the_records(monkeypatch: pytest.MonkeyPatch) ->
         "cluster": {"equal": True, "kills": 20, "nodes_lost": 1},
         "killed": {"equal": True},
     }
-    found = {
+    figures = {
         "overhead": 0.08,
         "core_seconds_per_line": 0.0108,
         "core_hours_of_100_million_lines": 300,
         "growth_of_memory": 0.02,
         "all_equal": True,
     }
-    assert script.report(Namespace(kills=20), records) == found
+    assert script.report(Namespace(kills=20), records) == figures
     for step, name in (("cluster", "kills"), ("cluster", "nodes_lost"), ("killed", "equal")):
         broken = {**records, step: {**records[step], name: 0}}
-        assert script.report(Namespace(kills=20), broken) == {**found, "all_equal": False}
+        assert script.report(Namespace(kills=20), broken) == {**figures, "all_equal": False}
 
 
 def test_a_process_finds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ def report(script: ModuleType) -> dict[str, Any]:
 def split(text: str) -> tuple[str, list[float]]:
     """A text without its numbers and line ends, and the numbers."""
     text = " ".join(text.split("## Training seen")[0].split())
-    found = NUMBER.findall(text)
-    return NUMBER.sub("#", text), [float(n.replace("−", "-").replace(",", "")) for n in found]
+    numbers = NUMBER.findall(text)
+    return NUMBER.sub("#", text), [float(n.replace("−", "-").replace(",", "")) for n in numbers]
 
 
 def test_the_page_is_that_of_the_bundled_model(script: ModuleType, report: dict[str, Any]) -> None:

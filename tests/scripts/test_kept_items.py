@@ -21,9 +21,9 @@ def test_every_item_of_the_2000_sentences_is_found(benchmark: ModuleType) -> Non
     assert cases == benchmark.make_cases(2000) != benchmark.make_cases(2000, seed=1)
     assert len({case.source for case in cases}) > 1900
     for case in cases:
-        found = [case.source[kept.start : kept.end] for kept in find_kept(case.source)]
-        assert len(found) == len(case.items), case
-        for text, item in zip(found, case.items, strict=True):  # with its currency or unit
+        texts = [case.source[kept.start : kept.end] for kept in find_kept(case.source)]
+        assert len(texts) == len(case.items), case
+        for text, item in zip(texts, case.items, strict=True):  # with its currency or unit
             assert item.kept in text, case
 
 

@@ -45,11 +45,11 @@ def test_lookalikes(benchmark: ModuleType, gold: list) -> None:
 def test_comparing(
     benchmark: ModuleType, gold: list, parts: list[str], hits: int, wrong: int, missed: int
 ) -> None:
-    found = benchmark.compare(lambda _: parts, gold[:1])
-    assert (found["hits"], found["wrong"], found["missed"]) == (hits, wrong, missed)
-    assert found["precision"] == round(100 * hits / max(1, hits + wrong), 2)
-    assert found["recall"] == 50 * hits
-    assert found["f1"] == round(200 * hits / (2 * hits + wrong + missed), 2)
+    scores = benchmark.compare(lambda _: parts, gold[:1])
+    assert (scores["hits"], scores["wrong"], scores["missed"]) == (hits, wrong, missed)
+    assert scores["precision"] == round(100 * hits / max(1, hits + wrong), 2)
+    assert scores["recall"] == 50 * hits
+    assert scores["f1"] == round(200 * hits / (2 * hits + wrong + missed), 2)
     lines = benchmark.errors(lambda _: parts, gold[:1])
     assert [line[0] for line in lines].count("+") == wrong
     assert len(lines) == wrong + missed
@@ -88,10 +88,10 @@ def test_the_set_is_large_and_as_people_type(benchmark: ModuleType) -> None:
 
 
 def test_our_rules_reach_their_figure(benchmark: ModuleType) -> None:
-    found = benchmark.compare(sentences, benchmark.read_gold())
-    assert found["f1"] >= 93.35
-    assert found["precision"] >= 93.2
-    assert found["recall"] >= 93.4
+    scores = benchmark.compare(sentences, benchmark.read_gold())
+    assert scores["f1"] >= 93.35
+    assert scores["precision"] >= 93.2
+    assert scores["recall"] >= 93.4
 
 
 def test_a_run(

@@ -17,10 +17,10 @@ def test_ready_is_said_between_start_and_stop() -> None:
     app = create_app(stand_in)
 
     async def states() -> list[int]:
-        found = [await status(app)]
+        codes = [await status(app)]
         async with app.router.lifespan_context(app):
-            found.append(await status(app))
-        return [*found, await status(app)]
+            codes.append(await status(app))
+        return [*codes, await status(app)]
 
     async def status(app: FastAPI) -> int:
         response = await asyncio.to_thread(ask, app, "GET", "/health/ready")

@@ -50,7 +50,7 @@ def test_source_auto_tells_the_language_and_leaves_german_alone() -> None:
         app, "POST", "/translate", json={"q": texts, "source": "auto", "target": "de"}
     ).json()
     assert answer["translatedText"] == ["WHERE DO YOU LIVE?", texts[1], "BERLIN"]
-    assert [found["language"] for found in answer["detectedLanguage"]] == ["en", "de", "en"]
+    assert [detected["language"] for detected in answer["detectedLanguage"]] == ["en", "de", "en"]
     assert stand_in.jobs[0].texts == [texts[0], texts[2]]
     answer = ask(
         app, "POST", "/translate", json={"q": texts[0], "source": "auto", "target": "de"}

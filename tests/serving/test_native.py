@@ -191,8 +191,8 @@ def test_a_real_translator_aligns(babbling: Translator) -> None:
 
 
 def test_a_stream_has_partial_results_and_the_answer() -> None:
-    found = events(post(URL, json={"text": "Hello", "stream": True}))
-    assert found == [
+    stream = events(post(URL, json={"text": "Hello", "stream": True}))
+    assert stream == [
         ("partial", {"index": 0, "text": "HEL"}),
         ("done", post(URL, json={"text": "Hello"}).json()),
     ]
@@ -230,8 +230,8 @@ def test_only_the_newest_partial_result_of_a_text_is_sent() -> None:
 
     app = create_app(stand_in)
     stand_in.translate = translate  # type: ignore[method-assign]
-    found = events(ask(app, "POST", URL, json={"text": ["x", "y"], "stream": True}))
-    assert [data for event, data in found if event == "partial"] == [{"index": 1, "text": "abc"}]
+    stream = events(ask(app, "POST", URL, json={"text": ["x", "y"], "stream": True}))
+    assert [data for event, data in stream if event == "partial"] == [{"index": 1, "text": "abc"}]
 
 
 @pytest.mark.parametrize(

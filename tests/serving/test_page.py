@@ -296,14 +296,14 @@ def test_every_control_has_a_name(page: Page) -> None:
     expect(page.get_by_role("menuitemradio").first).to_be_focused()
     tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     named = {"button", "textbox", "menu", "menuitemradio", "group", "region", "heading", "form"}
-    found = [
+    controls = [
         (node["role"]["value"], node.get("name", {}).get("value", ""))
         for node in tree
         if not node["ignored"] and node["role"]["value"] in named
     ]
-    assert len(found) > 15
-    assert [role for role, name in found if not name.strip()] == []
-    assert ("textbox", "Your text") in found
-    assert ("menu", "Others for “wohnst”") in found
+    assert len(controls) > 15
+    assert [role for role, name in controls if not name.strip()] == []
+    assert ("textbox", "Your text") in controls
+    assert ("menu", "Others for “wohnst”") in controls
     languages = {pane: page.locator(pane).get_attribute("lang") for pane in ("#source", "#result")}
     assert languages == {"#source": "en", "#result": "de"}

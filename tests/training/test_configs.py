@@ -195,8 +195,8 @@ def test_all_data_have_the_same_keys() -> None:
 def test_a_run_directory_is_named_by_data_model_and_time() -> None:
     cfg = compose("train", ["data=files", "model=big"], return_hydra_config=True)
     HydraConfig.instance().set_config(cfg)
-    found = OmegaConf.select(cfg, "hydra.run.dir")
-    assert re.fullmatch(r"outputs/files-big/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", found)
+    folder = OmegaConf.select(cfg, "hydra.run.dir")
+    assert re.fullmatch(r"outputs/files-big/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", folder)
     assert cfg.hydra.job.chdir is False
 
 

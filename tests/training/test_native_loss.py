@@ -96,8 +96,8 @@ def test_sums_are_float32_whatever_the_default_is() -> None:
     wanted = losses._losses(logits.clone(), targets, EPS_LS, True)
     torch.set_default_dtype(torch.bfloat16)
     try:
-        found = losses._losses(logits.clone(), targets, EPS_LS, True)
+        results = losses._losses(logits.clone(), targets, EPS_LS, True)
     finally:
         torch.set_default_dtype(torch.float32)
-    for one, other in zip(wanted, found, strict=True):
+    for one, other in zip(wanted, results, strict=True):
         assert torch.equal(one, other)

@@ -109,8 +109,8 @@ def names(section: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def all_names() -> list[str]:
     with initialize_config_dir(hydra_app.CONF, version_base="1.3"):
         train: Any = OmegaConf.to_container(compose("train", ["data=files"]))
-    found = [name for name in names(train) if not name.endswith("_target_")]
-    return sorted({*found, *(f"trainer.{name}" for name in ALLOWED)})
+    keys = [name for name in names(train) if not name.endswith("_target_")]
+    return sorted({*keys, *(f"trainer.{name}" for name in ALLOWED)})
 
 
 def same(one: Any, other: Any) -> bool:
@@ -195,7 +195,7 @@ def test_two_names_of_one_file_are_one_file(accept: Any) -> None:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What setup writes to the log."""
     texts: list[str] = []
     for level in ("info", "warning"):
@@ -203,12 +203,12 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_validation_on_the_training_file_is_said(accept: Any, said: list[str]) -> None:
+def test_validation_on_the_training_file_is_said(accept: Any, messages: list[str]) -> None:
     accept()
-    assert said == []
+    assert messages == []
     accept(**{"data.validation": "corpus/train"})
     message = "validation reads the training file corpus/train.en: its scores will be too good"
-    assert said == [message]
+    assert messages == [message]
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_validation_on_the_training_file_is_said(accept: Any, said: list[str]) -
     ],
 )
 def test_fewer_checkpoints_than_asked_for_are_announced(
-    changes: dict[str, Any], message: str | None, accept: Any, said: list[str]
+    changes: dict[str, Any], message: str | None, accept: Any, messages: list[str]
 ) -> None:
     accept(**changes)
-    assert len(said) == (message is not None)
-    assert all(text.startswith(message or "") for text in said)
+    assert len(messages) == (message is not None)
+    assert all(text.startswith(message or "") for text in messages)
 
 
 @given(name=st.sampled_from(all_names()), value=VALUES)

@@ -98,15 +98,15 @@ def test_trainings_of_other_lengths_are_not_summed_up_together() -> None:
         made_up(i, f"seed={seed} trainer.max_steps={steps}", steps / 10 + seed)
         for i, (seed, steps) in enumerate(grid)
     ]
-    found = [(row["of"], row["sacreBLEU"]["mean"]) for row in sweep.over_seeds(jobs)]
-    assert found == [({"trainer.max_steps": "200"}, 21.5), ({"trainer.max_steps": "100"}, 11.5)]
+    means = [(row["of"], row["sacreBLEU"]["mean"]) for row in sweep.over_seeds(jobs)]
+    assert means == [({"trainer.max_steps": "200"}, 21.5), ({"trainer.max_steps": "100"}, 11.5)]
 
 
 def test_models_of_text_are_ordered_by_perplexity() -> None:
-    found = enumerate([(1, 1, 90), (2, 1, 80), (1, 2, 30), (2, 2, 20)])
+    runs = enumerate([(1, 1, 90), (2, 1, 80), (1, 2, 30), (2, 2, 20)])
     jobs = [
         made_up(i, f"seed={s} lr={lr}", None, perplexity=p, steps=40, signature="")
-        for i, (s, lr, p) in found
+        for i, (s, lr, p) in runs
     ]
     text, _, means = sweep.table(jobs).partition("Over seeds")
     assert [row[3] for row in rows_of(text)[1:]] == ["20.00", "30.00", "80.00", "90.00"]
@@ -155,8 +155,8 @@ def test_a_job_that_was_not_validated_is_named() -> None:
 def test_results_are_what_the_model_folder_says(tmp_path: Path) -> None:
     assert sweep.results(tmp_path) == {}
     make_model(tmp_path, 7, None)
-    found = sweep.results(tmp_path)
-    assert (found["steps"], found["sacreBLEU"], found["parameters"]) == (7, None, PARAMETERS)
+    results = sweep.results(tmp_path)
+    assert (results["steps"], results["sacreBLEU"], results["parameters"]) == (7, None, PARAMETERS)
     make_model(tmp_path, 7, 3.0)
     assert sweep.results(tmp_path)["sacreBLEU"] == 3.0
     (tmp_path / "model" / "config.json").write_text("{}")

@@ -82,13 +82,13 @@ def words() -> dict[str, list[str]]:
 @functools.cache
 def names(kind: str, split: str) -> list[Value]:
     """Return the listed names of a kind, "male" for example, that a split may use."""
-    found = []
+    entries = []
     for row_kind, fame, values in rows("names"):
         for text in values.split(", ") if row_kind == kind else ():
             english, *german = text.split("=")
             if fame == "every" or split == ("train" if fame == "common" else split_of(english)):
-                found.append(Value(english, tuple(german) or (english,), fame != "every"))
-    return found
+                entries.append(Value(english, tuple(german) or (english,), fame != "every"))
+    return entries
 
 
 def rows(name: str) -> list[list[str]]:

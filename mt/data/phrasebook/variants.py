@@ -72,15 +72,15 @@ def substitute(pairs: Sequence[Pair], count: int, seed: int) -> list[Pair]:
     rng = random.Random(seed)
     values = Values(rng, "train")
     usable = [pair for pair in pairs if _vary(*pair, values) != pair]
-    found: dict[Pair, None] = {}
+    variants: dict[Pair, None] = {}
     for _ in range(4 * count if usable else 0):
         pair = rng.choice(usable)
         variant = _vary(*pair, values)
         if variant != pair:
-            found[variant] = None
-        if len(found) == count:
+            variants[variant] = None
+        if len(variants) == count:
             break
-    return list(found)
+    return list(variants)
 
 
 def _vary(english: str, german: str, values: Values) -> Pair:
@@ -95,7 +95,7 @@ def _swap(pair: Pair, old: Pair, new: Pair) -> Pair:
     Nothing happens where it is part of another word, of a genitive or of a longer number.
     """
     patterns = [rf"(?<![\w'’.,:/-]){re.escape(word)}(?![\w'’/-]|[.,:]\d)" for word in old]
-    places = [len(re.findall(*found)) for found in zip(patterns, pair, strict=True)]
+    places = [len(re.findall(p, text)) for p, text in zip(patterns, pair, strict=True)]
     if [text.count(word) for text, word in zip(pair, old, strict=True)] != [places[0]] * 2:
         return pair
     if places[0] != places[1]:
@@ -151,16 +151,16 @@ _GERMAN_TIME = re.compile(r"(?<![\w.,:])(\d{1,2})(?:[:.](\d\d))? Uhr(?! \d| \w+(
 
 def _times(english: str, german: str, values: Values) -> Pair:
     """A time in digits, if it is the only one."""
-    found, gefunden = list(_ENGLISH_TIME.finditer(english)), list(_GERMAN_TIME.finditer(german))
-    if len(found) != 1 or len(gefunden) != 1 or german.count("Uhr") != 1:
+    times, german_times = list(_ENGLISH_TIME.finditer(english)), list(_GERMAN_TIME.finditer(german))
+    if len(times) != 1 or len(german_times) != 1 or german.count("Uhr") != 1:
         return english, german
-    hour, minute, half, _ = found[0].groups()
+    hour, minute, half, _ = times[0].groups()
     hours = int(hour) % 12 + (12 if half == "p" else 0) if half else int(hour)
-    stunde, minuten = gefunden[0].groups()
+    stunde, minuten = german_times[0].groups()
     if (hours, int(minute or 0)) != (int(stunde), int(minuten or 0)):
         return english, german
     new = values.time()
-    source = english[: found[0].start()] + new.english + english[found[0].end() :]
+    source = english[: times[0].start()] + new.english + english[times[0].end() :]
     if english.endswith(".") and not source.endswith("."):
         source += "."
     source = source.replace(".m..", ".m.")
@@ -177,18 +177,18 @@ _GERMAN_DATE = re.compile(rf"\b(\d{{1,2}})\. ({_MONAT})(?: (\d{{4}}))?\b")
 
 def _dates(english: str, german: str, values: Values) -> Pair:
     """A date with the name of a month, if it is the only one."""
-    found, gefunden = list(_ENGLISH_DATE.finditer(english)), list(_GERMAN_DATE.finditer(german))
-    if len(found) != 1 or len(gefunden) != 1:
+    dates, german_dates = list(_ENGLISH_DATE.finditer(english)), list(_GERMAN_DATE.finditer(german))
+    if len(dates) != 1 or len(german_dates) != 1:
         return english, german
-    the, day, month, month2, day2, year = found[0].groups()
-    tag, monat, jahr = gefunden[0].groups()
+    the, day, month, month2, day2, year = dates[0].groups()
+    tag, monat, jahr = german_dates[0].groups()
     if (day or day2, dict(MONTHS)[month or month2], year) != (tag, monat, jahr):
         return english, german
     while (new := (values.date if year else values.daymonth)()).english.startswith("the ") != bool(
         the
     ):
         pass
-    source = english[: found[0].start()] + new.english + english[found[0].end() :]
+    source = english[: dates[0].start()] + new.english + english[dates[0].end() :]
     return source, _GERMAN_DATE.sub(lambda _: new.german[0], german)
 
 
