@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shlex
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -44,9 +43,17 @@ with console.exit_at_interrupt():
     from mt.model.model_path import resolve_model_path
     from mt.utils.atomic import check_not_input, is_open
     from mt.utils.checks import check_int
-    from mt.utils.line_io import ResumableFile, Stream, count_lines, read_blocks
+    from mt.utils.line_io import (
+        ResumableFile,
+        Stream,
+        count_lines,
+        is_same_pipe,
+        open_input,
+        read_blocks,
+    )
     from mt.utils.native import compiling
 
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 Progress = Callable[..., object]  # moves a bar on by a number, or with ``total`` to it
 
 
@@ -58,6 +65,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         args.decimal = None
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
+    for name in ("input", "output"):
+        if getattr(args, name) == "-":  # standard input or output, as without it
+            setattr(args, name, None)
+    if args.input is not None and Path(args.input).suffix.lower() in COMPRESSED:
+        parser.error(f"{args.input} is compressed: unpack it first")
     for name in ("resume", "restart"):
         if getattr(args, name) and args.output is None:
             parser.error(f"--{name} is for an --output")
@@ -87,10 +99,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.keep is False and args.decimal:
         parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
     if args.samples or args.alternatives:
-        for name in ("keep", "decimal"):
+        for name in ("keep", "decimal", "beam_size"):
             if getattr(args, name):
                 advice = "leave out --samples and --alternatives"
-                parser.error(f"--{name} needs beam search: {advice}")
+                parser.error(f"--{name.replace('_', '-')} needs beam search: {advice}")
+    elif args.seed is not None:
+        parser.error("--seed is the seed of --samples: add them")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
@@ -150,21 +164,6 @@ def render(result: Translation, number: int, args: argparse.Namespace) -> str:
     return result.text
 
 
-def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
-    """Open FILE or standard input. Only a regular file is closed when the program ends.
-
-    Closing the others would wait for the thread that waits for their next line.
-    """
-    if path is None:
-        if sys.stdin is None:
-            raise ValueError("standard input is closed: give sentences or --input")
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    stream = open(path, "rb")  # noqa: SIM115
-    if Path(path).is_file():
-        stack.enter_context(stream)
-    return stream
-
-
 def load_translator(args: argparse.Namespace) -> Translator:
     if args.engine == "mt":
         return Translator.load(args.model, args.device, args.precision, args.workers)
@@ -197,7 +196,7 @@ def open_output(
             raise ValueError("standard output is closed: give --output")
         return Stream(sys.stdout)
     path = Path(args.output)
-    if args.output.endswith(("/", os.sep)):
+    if args.output.endswith(("/", os.sep)) or path.is_dir():
         raise ValueError(f"{args.output}: is a folder: name a file in it")
     if path.is_file() and is_open(path):
         # A new file would replace what has been written there, and lose what will be.
@@ -362,12 +361,6 @@ def source_blocks(
     if stream.isatty():
         print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
     return read_blocks(stream, args.input or "standard input", whole)
-
-
-def is_same_pipe(one: BinaryIO, other: BinaryIO) -> bool:
-    """Whether two streams would take lines from each other, as those of a file do not."""
-    status = os.fstat(one.fileno())
-    return not stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.fstat(other.fileno()))
 
 
 def progress(

@@ -14,6 +14,7 @@ import itertools
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -54,6 +55,9 @@ def main(argv: list[str] | None = None) -> int:
 def test(args: argparse.Namespace) -> None:
     """Test each model. ValueError or OSError if there is no such model or the count is not > 0."""
     check_int("count", args.count)
+    folder = Path(args.output or ".").parent
+    if not folder.is_dir():
+        raise ValueError(f"--output {args.output}: there is no folder {folder}")
     examples = list(entities.examples(args.split, args.count))
     terms = TermRules(keep=not args.no_keep)
     results = {}

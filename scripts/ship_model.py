@@ -11,6 +11,8 @@ from pathlib import Path
 from mt.utils import console
 
 with console.exit_at_interrupt():
+    import torch
+
     from mt.inference.options import search_defaults
     from mt.model import checkpoint, storage
     from mt.utils.json_io import read_regular
@@ -27,6 +29,14 @@ def read_card(file: Path) -> str:
     if not card.strip():
         raise ValueError(f"{file}: an empty card")
     return card
+
+
+def is_exact(model: checkpoint.LoadedModel, kind: str) -> bool:
+    """Whether the storage holds the weights of a model as they are."""
+    if kind == "int8":
+        return model.config.get("storage") == "int8"
+    weights = model.model.state_dict().values()
+    return kind == "float32" or all(torch.equal(w, w.half().float()) for w in weights)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,6 +61,11 @@ def main(argv: list[str] | None = None) -> int:
         if args.output.exists() and not (args.output / "model.safetensors").is_file():
             raise FileExistsError(f"{args.output} exists and is no model folder: not replaced")
         loaded = checkpoint.load(args.model)
+        if args.output.resolve() == args.model.resolve() and not is_exact(loaded, args.storage):
+            raise ValueError(
+                f"{args.output}: its weights would lose digits in {args.storage}, and there is no "
+                "copy of them: name another output"
+            )
         training = dict(loaded.config.get("training") or {})
         if args.card:
             for name in (

@@ -87,6 +87,7 @@ SETTINGS = [
         "experiment=quickstrat",
         r"experiment=quickstrat: .*; it has everyday, multi30k, quickstart, tatoeba",
     ),
+    ("data.train=a=b(1)", r"data.train=a=b\(1\): cannot be read: .* stands in quotation marks"),
     ("modle.N=6", r"modle.N is no setting; did you mean model.N\?"),
     ("model.layers=6", r"model.layers is no setting; --cfg job prints all settings"),
     ("trainer.max_stepz=1", r"trainer.max_stepz is no setting; did you mean trainer.max_steps\?"),
@@ -214,7 +215,7 @@ def test_the_command_line_that_the_others_change_is_right(
     assert_one_line(done, "mt.train", r"nothing left to train: .* is a total")
     assert everything(tmp_path) == before
     done = run_module("mt.train", *resume, "model.d_ff=64", "trainer.max_steps=9")
-    assert_one_line(done, "mt.train", "is of another model")
+    assert_one_line(done, "mt.train", r"is of another model \(d_ff: \d+ → 64\): give the settings")
     assert everything(tmp_path) == before
 
 
@@ -439,6 +440,8 @@ def test_a_broken_model(
         ("data.clean.max_length=9", r"data.clean.max_length is for training"),
         ("data.cache_dir=''", r"data.cache_dir is for training"),
         ("data.reader._target_=x", r"Error locating target 'x'"),
+        ("srx=test.en", r"srx is no setting; did you mean src\?"),
+        ("search.beam_size=[1,4", r"beam_size=\[1,4: cannot be read: a list ends in \]"),
         ("+limits=2", r"limits is no setting; did you mean limit"),
         ("search.beam_size=999999999999", r"beam_size=999999999999: must be"),
         ("search.alpha=1e300", r"alpha=1e\+300: must be"),

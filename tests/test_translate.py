@@ -262,6 +262,12 @@ def test_a_file_that_the_shell_writes_is_not_replaced(model_folder: Path, tmp_pa
     assert len(done.stdout.splitlines()) == 1
 
 
+def test_a_dash_is_standard_input_and_output(greedy: Translate, tmp_path: Path) -> None:
+    done = greedy("--input", "-", "--output", "-", stdin=b"the bear\n")
+    assert done == greedy(stdin=b"the bear\n")
+    assert names(tmp_path) == []
+
+
 def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("of yesterday")
     assert_error(greedy("--output", "out", stdin=b"good\n\xff\n"), "line 2")
@@ -273,12 +279,14 @@ def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: 
     ("arguments", "message"),
     [
         (["--output", "no/such/out"], r"no/such/out: .*no/such$"),
-        (["--output", "folder"], "folder is a folder"),
+        (["--output", "folder"], "folder: is a folder"),
         (["--output", "file/out"], "file/out"),
         (["--input", "missing"], "error: missing: no such file or directory$"),
         (["--input", "folder"], "error: folder: is a directory$"),
         (["--score", "missing", "--input", "in"], "error: missing: no such file or directory$"),
-        (["--input", "in", "--output", "folder"], "folder"),
+        (["--input", "in", "--output", "folder"], "folder: is a folder"),
+        (["--input", "a.en.gz"], "a.en.gz is compressed: unpack it first"),
+        (["--input", "in", "--output", "."], r"\.: is a folder: name a file in it"),
     ],
 )
 def test_files_that_cannot_be_used(
@@ -509,8 +517,14 @@ def test_a_missing_model_is_named(run_translate: Translate) -> None:
         (["--max-length", f"{10**12}"], "max_length=1000000000000: must be null or a whole number"),
         (["--min-length", "100000"], "min_length=100000: must be a whole number from 0 to 5,000"),
         (["--workers", f"{10**9}"], "workers=1000000000: must be a whole number from 1 to 1,024"),
-        (["--seed", "-1"], "seed=-1: must be a whole number from 0 to 18,446,744,073,709,551,615"),
-        (["--seed", f"{2**64}"], "seed=18446744073709551616: must be a whole number from 0 to"),
+        (
+            ["--samples", "1", "--seed", "-1"],
+            "seed=-1: must be a whole number from 0 to 18",
+        ),
+        (
+            ["--samples", "1", "--seed", f"{2**64}"],
+            "seed=18446744073709551616: must be a",
+        ),
         (["--device", "banana"], "device 'banana' cannot be used here"),
         (["--device", "cuda:99"], "device 'cuda:99' cannot be used here"),
         (["--device", "meta"], "device 'meta' cannot be used here"),

@@ -172,6 +172,7 @@ class TokenBudgetSampler(Sampler[Draw]):
                 f"{len(lengths):,} pairs are too few for {world_size} devices: "
                 "each device needs at least one"
             )
+        self.num_oversize = int((longer > max_tokens).sum())  # pairs, each a batch of its own
         self.num_long = int((longer * 8 > max_tokens).sum()) if shuffle else len(lengths)
         self.long_ends = token_budget_splits(
             lengths[: self.num_long], max_tokens, max_sentences=len(lengths) // world_size

@@ -99,6 +99,11 @@ class TranslationData(pl.LightningDataModule):
             f"{sampler.dropped_batches} left over, of {sampler.mean_tokens:,.0f} tokens a side on "
             f"average and at most {self.max_tokens:,}"
         )
+        if sampler.num_oversize:
+            log.warning(
+                f"{sampler.num_oversize:,} pairs are longer than that, and each is a batch of its "
+                "own: raise data.tokens_per_step and data.max_tokens"
+            )
         augment = None
         if self.bpe_dropout or self.noise:
             augment = Augmentation(self.tokenizer, self.bpe_dropout, self.noise, self.seed)

@@ -115,7 +115,7 @@ async def _values(request: Request, form: bool) -> dict[str, Any]:
         pairs += [(k, v) for k, v in await read_multipart(request, 0) if isinstance(v, str)]
     elif form and kind == FORM:
         try:
-            text = body.decode("ascii")
+            text = body.decode()
             pairs += parse_qsl(text, True, errors="strict", max_num_fields=MOST_FIELDS)
         except ValueError as error:
             raise bad_request(f"the body is not a form in UTF-8: {error}") from None

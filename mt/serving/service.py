@@ -122,6 +122,8 @@ class Service:
         forbidden: Sequence[str],
     ) -> TermRules | None:
         """What translations must have and must not have. Raises RequestError for what is wrong."""
+        if decimal != "either" and not keep:
+            raise bad_request("decimal says how keep writes numbers: it needs keep and beam search")
         entries = [
             (source, [own] if isinstance(own, str) else own) for source, own in glossary.items()
         ]

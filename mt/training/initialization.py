@@ -18,6 +18,7 @@ from mt.training.config import TrainConfig
 
 log = logging.getLogger("mt")
 _SHA = ", sha256 "
+DROPOUT = ("P_drop", "P_attention", "P_inner")  # of a model's arguments, those each run chooses
 
 
 class PretrainedModel(NamedTuple):
@@ -62,7 +63,7 @@ def find_pretrained(
 
 
 def _shape(model: dict[str, Any]) -> dict[str, Any]:
-    chosen = ("vocab_size", "P_drop", "P_attention", "P_inner")  # by each run
+    chosen = ("vocab_size", *DROPOUT)  # by each run
     whole = PAPER | {"architecture": Transformer.architecture} | model
     return {name: value for name, value in whole.items() if name not in chosen}
 

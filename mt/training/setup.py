@@ -29,7 +29,7 @@ from mt.training.checkpointing import (
     parse_interval,
 )
 from mt.training.config import TrainConfig
-from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer
+from mt.training.initialization import DROPOUT, PretrainedModel, find_pretrained, get_tokenizer
 from mt.training.interruption import Interruption, TimeLimit
 from mt.training.lightning_module import TranslationModule
 from mt.training.malloc import tune_malloc_for_setup
@@ -284,11 +284,16 @@ def _check_resume(
     """ValueError when the run cannot continue; with ckpt=auto a finished one ends the program."""
     with torch.device("meta"):  # make_model adds the defaults that older checkpoints lack
         shape = make_model(**saved["hyper_parameters"]["model"]).config
-    if shape != module.model.config:
+    new = module.model.config
+    changed = [
+        f"{name}: {shape.get(name)} → {new.get(name)}"
+        for name in dict.fromkeys((*shape, *new))
+        if shape.get(name) != new.get(name) and name not in DROPOUT
+    ]
+    if changed:
         raise ValueError(
-            f"{resume} is of another model, {shape}, than the configuration's, "
-            f"{module.model.config}; give the settings of its first command again, "
-            f"which {resume.parent.parent / 'config.yaml'} holds"
+            f"{resume} is of another model ({', '.join(changed)}): give the settings of its first "
+            f"command again, which {resume.parent.parent / 'config.yaml'} holds"
         )
     check_state(resume, saved, module)
     step, max_steps = saved["global_step"], config.trainer["max_steps"]

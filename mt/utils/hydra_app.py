@@ -116,7 +116,8 @@ def _no_setting(name: str, known: Settings) -> str:
     if "." not in name and (close := difflib.get_close_matches(name, groups, 1, 0.75)):
         return f"{name} is no setting; did you mean {close[0]}?"
     names = list(_full_names(known))
-    by_end = {full.rpartition(".")[2]: full for full in reversed(names)}  # the first one wins
+    by_end = {full.rpartition(".")[2]: full for full in reversed(names)}  # the first one wins,
+    by_end |= {full: full for full in names if "." not in full}  # but before it one of no group
     end = name.rpartition(".")[2]
     close = [by_end[end]] if end in by_end else difflib.get_close_matches(name, names, 1, 0.75)
     close = close or [by_end[other] for other in difflib.get_close_matches(end, by_end, 1)]
@@ -195,9 +196,12 @@ def start(program: str, main: Callable[[], None], config: str | None = None) -> 
         try:
             main()
         except OverrideParseException as error:
-            if "=" in error.override:
-                raise
             message = f"{error.override}: write a setting as NAME=VALUE; --help lists them"
+            if "=" in error.override:
+                message = (
+                    f"{error.override}: cannot be read: a list ends in ], and a value with blanks, "
+                    "commas or other signs stands in quotation marks, as in 'src=\"a b.en\"'"
+                )
             raise HydraException(message) from None
         except ConfigCompositionException as error:
             raise HydraException(_explain(error, config)) from error

@@ -7,6 +7,8 @@ import logging
 import os
 import queue
 import reprlib
+import stat
+import sys
 import threading
 import zlib
 from collections.abc import Iterator
@@ -25,6 +27,27 @@ BLOCK = 2048  # most lines translated together
 BLOCK_BYTES = 2**20  # a block ends with the line that reaches this
 LONG_LINE = 2**14  # bytes of a line that waits to be read alone, not in a queue of them
 MAX_LINE = 2**24  # most bytes of a line; a device gives one without an end
+
+
+def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
+    """Open FILE or standard input. Only a regular file is closed when the program ends.
+
+    Closing the others would wait for the thread that waits for their next line.
+    """
+    if path is None:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed: give sentences or --input")
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    stream = open(path, "rb")  # noqa: SIM115
+    if Path(path).is_file():
+        stack.enter_context(stream)
+    return stream
+
+
+def is_same_pipe(one: BinaryIO, other: BinaryIO) -> bool:
+    """Whether two streams would take lines from each other, as those of a file do not."""
+    status = os.fstat(one.fileno())
+    return not stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.fstat(other.fileno()))
 
 
 def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[list[str]]:

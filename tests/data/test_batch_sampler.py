@@ -362,3 +362,8 @@ def test_at_least_95_of_100_positions_are_real_in_real_text(max_tokens: int) -> 
             lengths.append(np.array([3 * len(line.split()) // 2 + 1 for line in lines]))
     fit = np.maximum(*lengths) <= 256
     assert share_of_real_rows(lengths[0][fit], lengths[1][fit], max_tokens) > 0.97
+
+
+def test_pairs_beyond_the_budget_are_counted() -> None:
+    lengths = np.array([5, 30, 31, 80]), np.array([5, 20, 10, 2])
+    assert [sampler(lengths, n).num_oversize for n in (80, 79, 30, 4)] == [0, 1, 2, 4]

@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,21 @@ def test_ship_model_replaces_model_folders_alone(
         assert "exists and is no model folder: not replaced\n" in capsys.readouterr().err
     assert (folder / "thesis").read_text() == "years of work"
     assert card.read_text() == "# A card\n"
+
+
+def test_ship_model_does_not_replace_what_it_reads(
+    tmp_path: Path, model_folder: Path, capsys: Any
+) -> None:
+    main = runpy.run_path(str(SCRIPTS / "ship_model.py"))["main"]
+    own = shutil.copytree(model_folder, tmp_path / "own")
+    checkpoint.save(
+        own, checkpoint.load(own).model, checkpoint.load(own).tokenizer, 9, ["en", "de"], {}
+    )
+    before = (own / "model.safetensors").read_bytes()
+    for kind in ("float16", "int8"):
+        assert main([str(own), str(own), "--storage", kind]) == 2
+        assert f"would lose digits in {kind}" in capsys.readouterr().err
+    assert (own / "model.safetensors").read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["the card is no text", "a weight is too large"])

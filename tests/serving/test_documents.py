@@ -107,13 +107,13 @@ def test_fields_reach_the_engine() -> None:
     stand_in = StandIn()
     app = create_app(stand_in)
     glossary = json.dumps({"house": ["Haus", "Heim"]})
-    fields = {"keep": "false", "decimal": "german", "forbidden": ["alt", "kalt"], "split": "0"}
+    fields = {"keep": "true", "decimal": "german", "forbidden": ["alt", "kalt"], "split": "0"}
     assert send("a.md", "A house.", app, glossary=glossary, **fields).status_code == 200
     [job] = stand_in.jobs
     assert job.terms is not None
     assert job.terms.glossary is not None
     assert job.terms.glossary.entries["house"].targets == ("Haus", "Heim")
-    assert (job.terms.keep, job.terms.decimal) == (False, "german")
+    assert (job.terms.keep, job.terms.decimal) == (True, "german")
     assert job.terms.forbidden == ("alt", "kalt")
     assert not job.split
     send("a.md", "A *nice* house.", app, glossary="", forbidden="")

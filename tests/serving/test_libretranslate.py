@@ -102,6 +102,17 @@ def test_a_mistake_is_told(values: dict[str, Any], message: str) -> None:
     assert response.json()["error"].startswith(message)
 
 
+@pytest.mark.parametrize("encoded", ["He’s here", "He%E2%80%99s+here", "He’s+here"])
+def test_a_form_may_hold_letters_as_curl_sends_them(encoded: str) -> None:
+    """``curl -d`` encodes nothing."""
+    stand_in = StandIn()
+    app = create_app(stand_in)
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = f"q={encoded}&source=en&target=de".encode()
+    assert ask(app, "POST", "/translate", content=body, headers=headers).status_code == 200
+    assert stand_in.jobs[0].texts == ["He’s here"]
+
+
 def test_a_key_is_asked_for() -> None:
     stand_in = StandIn()
     app = create_app(stand_in, keys=ApiKeys(["secret"]))

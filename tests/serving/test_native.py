@@ -54,14 +54,14 @@ def test_terms_reach_the_engine() -> None:
     app = create_app(stand_in)
     body = {
         "text": "a", "glossary": {"house": "Gebäude", "bill": ["Rechnung", "Gesetz"]},
-        "keep": False, "decimal": "german", "forbidden": ["Sie"],
+        "keep": True, "decimal": "german", "forbidden": ["Sie"],
     }  # fmt: skip
     assert ask(app, "POST", URL, json=body).status_code == 200
     rules = stand_in.jobs[0].terms
     assert rules is not None
     assert rules.glossary is not None
     assert rules.glossary.entries["bill"].targets == ("Rechnung", "Gesetz")
-    assert (rules.keep, rules.decimal, rules.forbidden) == (False, "german", ("Sie",))
+    assert (rules.keep, rules.decimal, rules.forbidden) == (True, "german", ("Sie",))
     ask(app, "POST", URL, json={"text": "a", "keep": False})
     assert stand_in.jobs[1].terms is None
 
@@ -71,7 +71,9 @@ def test_terms_reach_the_engine() -> None:
     [
         {"glossary": {" ": "x"}}, {"glossary": {"x": []}}, {"glossary": {"x": " "}},
         {"glossary": {"x": 1}}, {"glossary": {f"x{i}": "y" for i in range(201)}},
-        {"decimal": "dutch"}, {"forbidden": ["x"] * 51}, {"glossary": {"x" * 501: "y"}},
+        {"decimal": "dutch"}, {"decimal": "german", "keep": False},
+        {"decimal": "german", "samples": 2}, {"forbidden": ["x"] * 51},
+        {"glossary": {"x" * 501: "y"}},
         {"glossary": {"house": ["Haus", "ein Haus"]}, "forbidden": ["Haus"]},
         {"forbidden": "x"}, {"keep": 1},
     ],

@@ -202,11 +202,12 @@ def test_a_resumed_run_names_the_settings_that_differ_and_keeps_the_old_ones(
     assert kept.read_text("utf-8") == before
     assert yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["max_steps"] == 6
 
-    changes |= {"trainer.max_steps": 8, "seed": 2, "training.beta1": 0.8}
+    changes |= {"trainer.max_steps": 8, "seed": 2, "training.beta1": 0.8, "model.P_drop": 0.2}
     assert run([*arguments(corpus, folder, **changes), "ckpt=last"], monkeypatch) == 0
     output = capsys.readouterr().out
     assert "seed: 1 → 2" in output
     assert "training.beta1: 0.9 → 0.8" in output
+    assert "model.P_drop: 0.1 → 0.2" in output or "model.P_drop: 0.0 → 0.2" in output
     assert "; the run will not end as it would have without the change\n" in output
     last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     assert last["optimizer_states"][0]["param_groups"][0]["betas"][0] == 0.8
