@@ -103,7 +103,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             if getattr(args, name):
                 advice = "leave out --samples and --alternatives"
                 parser.error(f"--{name.replace('_', '-')} needs beam search: {advice}")
-    elif args.seed is not None:
+    if args.seed is not None and not args.samples:
         parser.error("--seed is the seed of --samples: add them")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
@@ -201,7 +201,7 @@ def open_output(
     if path.is_file() and is_open(path):
         # A new file would replace what has been written there, and lose what will be.
         raise ValueError(f"{args.output}: is open already: leave out --output, or name another")
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
+    if path.exists() and not path.is_file():  # a pipe or a device
         if args.resume or args.restart:
             raise ValueError(f"{path}: not a regular file: nothing of it can be kept")
         return Stream(stack.enter_context(path.open("w", encoding="utf-8", newline="\n")))

@@ -17,6 +17,7 @@ from mt.utils import console
 with console.exit_at_interrupt():
     from mt.model import checkpoint
     from mt.model.checkpoint import LoadedModel
+    from mt.model.transformer import DROPOUT
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,7 +55,10 @@ def check_alike(model: LoadedModel, last: LoadedModel) -> None:
     """ValueError when the weights of the two models do not mean the same."""
     if model.tokenizer.proto != last.tokenizer.proto:
         raise ValueError(f"{model.path}: not the tokenizer of {last.path}")
-    shape, last_shape = ({**loaded.model.config, "P_drop": None} for loaded in (model, last))
+    shape, last_shape = (
+        {name: value for name, value in loaded.model.config.items() if name not in DROPOUT}
+        for loaded in (model, last)
+    )
     if shape != last_shape:
         raise ValueError(f"{model.path}: not the shape of {last.path}")
     if model.config["languages"] != last.config["languages"]:

@@ -88,12 +88,11 @@ class Report(NamedTuple):
         while None in statuses and not any(statuses):
             time.sleep(0.1)
             statuses = [program.poll() for program in programs]
-        for program in programs:  # the others would wait for one that has failed
-            if program.poll() is None:
-                program.terminate()
-        statuses = [program.wait() for program in programs]
         if any(statuses):
             lines = (self.folder / f"{step}.log").read_text("utf-8", "replace").split("\n")
+            for program in programs:  # the others would wait for the one that has failed
+                program.kill()
+                program.wait()
             raise StepFailed(next((line for line in reversed(lines) if line.strip()), "no output"))
 
     def train(self, step: str, name: str, steps: int, *settings: str, **variables: str) -> Path:

@@ -13,9 +13,10 @@ from mt.utils import console
 with console.exit_at_interrupt():
     import torch
 
+    from mt.evaluation.report import write_json
     from mt.inference.options import search_defaults
     from mt.model import checkpoint, storage
-    from mt.utils.json_io import read_regular
+    from mt.utils.json_io import read_json, read_regular
 
 MAX_BYTES = 20_000_000  # of the bundled model's weights and tokenizer, so that a clone stays small
 
@@ -61,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
         if args.output.exists() and not (args.output / "model.safetensors").is_file():
             raise FileExistsError(f"{args.output} exists and is no model folder: not replaced")
         loaded = checkpoint.load(args.model)
-        if args.output.resolve() == args.model.resolve() and not is_exact(loaded, args.storage):
+        exact = is_exact(loaded, args.storage)
+        if args.output.resolve() == args.model.resolve() and not exact:
             raise ValueError(
                 f"{args.output}: its weights would lose digits in {args.storage}, and there is no "
                 "copy of them: name another output"
@@ -95,6 +97,9 @@ def main(argv: list[str] | None = None) -> int:
             {**(loaded.config.get("search") or {}), **search},
             args.storage,
         )
+        if exact and (calibration := loaded.config.get("confidence")):
+            file = args.output / "config.json"
+            write_json(file, read_json(file) | {"confidence": calibration})
         print(f"{args.output}: {size / 1e6:.1f} MB of weights and tokenizer")
 
     return console.exit_status("ship_model", run)

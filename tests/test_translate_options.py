@@ -149,6 +149,7 @@ def test_workers_change_nothing(run: Translate) -> None:
         ("--score x --samples 2", "--score does not search: leave out --samples"),
         ("--samples 2 --beam-size 3", "--beam-size needs beam search: leave out --samples"),
         ("--alternatives 2 --beam-size 3", "--beam-size needs beam search: leave out"),
+        ("--alternatives 2 --seed 3", "--seed is the seed of --samples"),
         ("--seed 3", "--seed is the seed of --samples: add them"),
         ("--temperature 2", "are for sampling: set samples too"),
         ("--mbr --beam-size 1", "mbr chooses among hypotheses"),

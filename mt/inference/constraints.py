@@ -161,24 +161,30 @@ class Constraints:
         self.all_terms = (1 << len(self.terms)) - 1
         self._attached = {form[0] for term in attached for form in self.terms[term]}
         # Of the forms that may come after a word, if there are such
-        after_word = [[form for form in forms if self.after_word(form[0])] for forms in self.terms]
+        own = [[form for form in forms if self.after_word(form[0])] for forms in self.terms]
         self._shortest = [
-            min(map(len, own or forms)) for own, forms in zip(after_word, self.terms, strict=True)
+            min(map(len, some or forms)) for some, forms in zip(own, self.terms, strict=True)
         ]
         self._build_trie()
         self._states: dict[tuple[int, int, int, bool, bool], ConstraintState] = {}
         self.start = self.state(0, 0, 0, False, False)
         # What ``with_place`` adds
         self.begin: tuple[int, int] | None = None  # a term, and the length after which it begins
+        self.is_glued = False  # to what is before it, such as a quotation mark
         self.banned: tuple[tuple[int, ...], ...] = ()
         self.rounds = 0
         self._forbidden = forbidden_pattern(forbidden)
         self._longest_text = max(map(len, forbidden), default=0) + 1
 
-    def with_place(self, term: int, position: int, word: tuple[int, ...]) -> "Constraints":
-        """The same, but ``term`` begins at ``position`` of the output, and ``word`` is banned."""
+    def with_place(
+        self, term: int, position: int, word: tuple[int, ...], is_glued: bool = False
+    ) -> "Constraints":
+        """The same, but ``term`` begins at ``position`` of the output, and ``word`` is banned.
+
+        ``is_glued``: without a blank, as after a quotation mark.
+        """
         placed = copy.copy(self)
-        placed.begin = term, position
+        placed.begin, placed.is_glued = (term, position), is_glued
         of_terms = (
             form[i : i + len(word)] for fs in self.terms for form in fs for i in range(len(form))
         )
@@ -197,8 +203,10 @@ class Constraints:
         return words.begins_blank[token] or attached
 
     def first_tokens(self, term: int) -> list[int]:
-        """With which a form of the term begins after a word."""
-        return [form[0] for form in self.terms[term] if self.after_word(form[0])]
+        """With which a form of the term begins at its place."""
+        tokens = [form[0] for form in self.terms[term]]
+        glued = [token for token in tokens if not self.vocabulary.begins_blank[token]]
+        return glued if self.is_glued and glued else [t for t in tokens if self.after_word(t)]
 
     def state(
         self, met: int, held: int, node: int, in_word: bool, is_bound: bool

@@ -12,9 +12,8 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference.alignment import Aligner, soft_alignment, spell, word_weights, words
 from mt.inference.inputs import Input
 
-LEAST_ATTENTION = (
-    0.5  # of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more
-)
+# Of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more.
+LEAST_ATTENTION = 0.5
 MOST_ROUNDS = 3  # searches more
 
 
@@ -35,8 +34,8 @@ def with_term_in_place(
     assert source.terms is not None
     constraints = source.terms.constraints
     text, owners = spell(tokenizer.pieces(source.ids))
-    pieces_of_output = tokenizer.pieces(output)
-    own = words(pieces_of_output)
+    pieces = tokenizer.pieces(output)
+    own = words(pieces)
     if text.strip().lower() != source.text.strip().lower():  # they spell other characters
         return None
     shift = _blanks(text) - _blanks(source.text)
@@ -45,24 +44,34 @@ def with_term_in_place(
     taken = {i for place in places for i in range(place.start, place.end)}
     # What comes before an earlier place stays as it is.
     fixed = max(len(source.prefix), constraints.begin[1] + 1 if constraints.begin else 0)
+    candidates: list[tuple[list[int], str, int]] = []  # ids and text of a word, the term
     for term, span in enumerate(source.terms.spans):
         if span is None:
             continue
-        pieces = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
-        weights = word_weights(soft, [("", pieces)], own)[:, 0].tolist()
+        owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
+        weights = word_weights(soft, [("", owned)], own)[:, 0].tolist()
         first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
             is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
             if weight >= LEAST_ATTENTION and is_free and any(map(str.isalnum, word)):
-                # A number has its blank in a piece of its own.
-                begin = ids[0] - (pieces_of_output[ids[0] - 1 : ids[0]] == ["▁"])
-                placed = constraints.with_place(term, begin, tuple(output[i] for i in ids))
-                # The token before it, such as an article, may have to be another one.
-                ends = (place.end for place in places if place.end <= begin)
-                start = max(fixed, begin - 1, *ends)
-                terms = source.terms._replace(constraints=placed)
-                return source._replace(prefix=output[:start], terms=terms)
-    return None
+                candidates.append((ids, word, term))
+    if not candidates:
+        return None
+    ids, word, term = min(candidates)  # the first one, so that the others can follow
+    begin = ids[0]
+    # A number has its blank in a piece of its own, and stray signs are left out.
+    while begin > fixed and not pieces[begin].startswith("▁"):
+        if not source.terms.stray.issuperset(pieces[begin - 1].strip("▁")):
+            break
+        begin -= 1
+    is_glued = begin > 0 and not pieces[begin].startswith("▁")  # to a quotation mark
+    banned = tuple(output[i] for i in ids)
+    placed = constraints.with_place(term, begin, banned, is_glued)
+    # The token before a word, such as an article, may have to be another one.
+    has_article = not is_glued and any(map(str.isalpha, word))
+    ends = (place.end for place in places if place.end <= begin)
+    start = max(fixed, begin - has_article, *ends)
+    return source._replace(prefix=output[:start], terms=source.terms._replace(constraints=placed))
 
 
 def _blanks(text: str) -> int:

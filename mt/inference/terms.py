@@ -17,7 +17,8 @@ from mt.inference.kept import DECIMALS, find_kept
 from mt.utils.checks import printable
 
 SIGNS = frozenset("%{}$`")
-AFTER_WORD = re.compile(rf"[^\W_][{re.escape(''.join(sorted(JOINERS)))}]?\Z")
+MOST_JOINERS = 8  # characters of them that are looked at
+AFTER_WORD = re.compile(rf"[^\W_][{re.escape(''.join(sorted(JOINERS)))}]*\Z")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
 
 
@@ -36,6 +37,10 @@ class Terms:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
         if not all(self.required) or not all(isinstance(p, str) and p.strip() for p in phrases):
             raise ValueError("a term or a forbidden phrase must not be blank")
+        if len(self.spans) > len(self.required) or not self.attached <= {
+            *range(len(self.required))
+        }:
+            raise ValueError("spans and attached are of terms that there are not")
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,8 @@ class TermRules:
         most = slice(MOST_TERMS)
         attached = frozenset(
             number
-            for number, (start, _) in enumerate(taken[most])
-            if AFTER_WORD.search(text, max(0, start - 2), start)
+            for number, (start, _) in enumerate([*taken, *((m.start, m.end) for m in free)][most])
+            if AFTER_WORD.search(text, max(0, start - MOST_JOINERS), start)
         )
         rest = stray, is_whole_text, tuple(spans[most]), attached
         return Terms(tuple(required[most]), self.forbidden, *rest)

@@ -33,6 +33,7 @@ from mt.utils.checks import check_bool, check_int, check_number, short_repr
 
 # A product of two widths fits in an integer, and a thousand layers are made in a second.
 MOST_LAYERS, MOST_WIDTH = 1000, 2**24
+DROPOUT = ("P_drop", "P_attention", "P_inner")  # arguments that change no trained model
 PAPER: dict[str, Any] = {
     "norm": "post",
     "activation": "relu",

@@ -29,7 +29,7 @@ from mt.training.checkpointing import (
     parse_interval,
 )
 from mt.training.config import TrainConfig
-from mt.training.initialization import DROPOUT, PretrainedModel, find_pretrained, get_tokenizer
+from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer, shape_of
 from mt.training.interruption import Interruption, TimeLimit
 from mt.training.lightning_module import TranslationModule
 from mt.training.malloc import tune_malloc_for_setup
@@ -283,12 +283,15 @@ def _check_resume(
 ) -> None:
     """ValueError when the run cannot continue; with ckpt=auto a finished one ends the program."""
     with torch.device("meta"):  # make_model adds the defaults that older checkpoints lack
-        shape = make_model(**saved["hyper_parameters"]["model"]).config
-    new = module.model.config
+        saved_model = make_model(**saved["hyper_parameters"]["model"])
+    old, new = (
+        shape_of(model.config) | {"vocab_size": model.config["vocab_size"]}
+        for model in (saved_model, module.model)
+    )
     changed = [
-        f"{name}: {shape.get(name)} → {new.get(name)}"
-        for name in dict.fromkeys((*shape, *new))
-        if shape.get(name) != new.get(name) and name not in DROPOUT
+        f"{name}: {old.get(name)} → {new.get(name)}"
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
     ]
     if changed:
         raise ValueError(

@@ -30,13 +30,13 @@ MAX_LINE = 2**24  # most bytes of a line; a device gives one without an end
 
 
 def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
-    """Open FILE or standard input. Only a regular file is closed when the program ends.
+    """Open a file or standard input. Only a regular file is closed when the program ends.
 
     Closing the others would wait for the thread that waits for their next line.
     """
     if path is None:
         if sys.stdin is None:
-            raise ValueError("standard input is closed: give sentences or --input")
+            raise ValueError("standard input is closed: name a file")
         return open(sys.stdin.fileno(), "rb", closefd=False)
     stream = open(path, "rb")  # noqa: SIM115
     if Path(path).is_file():

@@ -116,7 +116,7 @@ def test_damaged_xml_is_read_and_written_or_refused(name: str) -> None:
     read, build, part = FORMATS[name]
     parts = parts_of(build())
     messages = []
-    for seed in range(60):
+    for seed in range(25):
         rng = random.Random(seed)
         xml = damaged_xml(parts[part], rng)
         if seed % 5 == 0:
@@ -126,7 +126,7 @@ def test_damaged_xml_is_read_and_written_or_refused(name: str) -> None:
             check(read, archive({**parts, part: xml}), rng)
         except DocumentError as error:
             messages.append(str(error))
-    assert 0 < len(messages) < 50
+    assert 0 < len(messages) < 20
     assert all(message.isprintable() for message in messages)
 
 

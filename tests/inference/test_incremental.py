@@ -174,7 +174,7 @@ def test_sentences_join_and_leave(seed, widths, changes):
     sources = [padded([6])]
     state = decoder.start(sources[0])
     prefixes, parents, most_slots = [[[BOS]]], None, 0
-    for step in range(120):
+    for step in range(70):
         w = len(prefixes[0])
         last = torch.tensor([[prefix[-1] for prefix in rows] for rows in prefixes])
         logits = decoder.step(last, state, parents)
@@ -201,7 +201,7 @@ def test_sentences_join_and_leave(seed, widths, changes):
             prefixes += [[[BOS]] * wider for _ in joining]
             parents = torch.cat([parents, torch.zeros(len(joining), wider, dtype=torch.long)])
         parents = None if widths == (1,) else parents
-    assert most_slots < 120 * max(widths)
+    assert most_slots < 70 * max(widths)
 
 
 def test_a_sentence_joins_behind_a_long_one():
@@ -253,23 +253,23 @@ def test_a_beam_needs_little_more_than_its_one_past():
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_300_sentences_are_translated_alike_alone_and_in_batches(beam_size):
+def test_sentences_are_translated_alike_alone_and_in_batches(beam_size):
     torch.manual_seed(0)
     model = Transformer(V, N=2, d_model=32, d_ff=64, h=4).eval()
     for layer in model.decoder:
         layer.cross_attention.W_O.weight *= 5  # so that sources make a difference
     rng = random.Random(0)
-    lengths = [rng.randint(1, 20) for _ in range(300)]
+    lengths = [rng.randint(1, 20) for _ in range(120)]
     decoder = InferenceModel(model)
     options = SearchOptions(beam_size, max_length=16, no_repeat_ngram=1)  # they would mumble
     sources = [padded([n]) for n in lengths]
     one_by_one = [search(decoder, source, options)[0][0] for source in sources]
     together = []
-    for start in range(0, 300, 64):
+    for start in range(0, 120, 64):
         rows = [source[0] for source in sources[start : start + 64]]
         src = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
         together += [hypotheses[0] for hypotheses in search(decoder, src, options)]
-    assert len({tuple(h.ids) for h in together}) > 150
+    assert len({tuple(h.ids) for h in together}) > 60
     assert len({len(h.ids) for h in together}) > 5
     for a, b in zip(one_by_one, together, strict=True):
         assert a.ids == b.ids

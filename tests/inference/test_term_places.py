@@ -104,10 +104,26 @@ def test_a_number_begins_with_its_blank() -> None:
     weights = attention(0, 2, 1, 1, 1, 5, 5, 5)
     again = with_term_in_place(own, output, weights, Aligner([(0, 0)], shifted=False), Digits())  # type: ignore[arg-type]
     assert again is not None
-    assert again.prefix == [DAS]
+    assert again.prefix == [DAS, IST]  # no article
     assert again.constraints is not None
     assert again.constraints.begin == (0, 2)
     assert again.constraints.banned == ((one, two),)
+
+
+def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
+    rules = TermRules(Glossary([("Save", ["Sichern"]), ("vehicle", ["Kraftwagen"])]))
+    lines = {
+        'Press the "Save" button.': "Drücken Sie den Knopf „Sichern“.",
+        "The car (vehicle) is fast.": "Das Auto (Kraftwagen) ist schnell.",
+    }
+    results = bundled.translate(list(lines), terms=rules)
+    assert [result.text for result in results] == list(lines.values())
+
+
+def test_the_first_word_gives_way_first(bundled: Translator) -> None:
+    """So the other term can follow it, whatever their order in the source."""
+    (result,) = bundled.translate(['My doctor\'s "house" is old.'], terms=RULES)
+    assert result.text == "Das „Gebäude“ meines Mediziners ist alt."
 
 
 def test_no_other_term_is_cut() -> None:

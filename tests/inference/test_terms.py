@@ -132,6 +132,18 @@ def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) ->
     assert (result.text, result.confidence) == (text, 1.0)
 
 
+def test_a_term_of_the_glossary_may_be_attached_too(everyday: Translator) -> None:
+    rules = TermRules(Glossary([("@name", ["@Name"])]))
+    (result,) = everyday.translate(["Write to info@name now."], terms=rules)
+    assert "info@Name" in result.text
+
+
+def test_places_are_those_of_terms() -> None:
+    for wrong in ({"spans": ((0, 1), None)}, {"attached": frozenset({1})}):
+        with pytest.raises(ValueError, match="of terms that there are not"):
+            Terms(required=(("Haus",),), **wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("text", "attached"),
     [
@@ -139,6 +151,7 @@ def test_a_text_without_words_stays_as_it_is(everyday: Translator, text: str) ->
         ("The file%s is missing", [0]),
         ("the a%s, (%s) and '%s'", [0]),
         ("a test-%s and - %s", [0]),
+        ("Value=-%d, foo::%s", [0, 1]),
     ],
 )
 def test_what_stands_right_after_a_word_is_attached(text: str, attached: list[int]) -> None:

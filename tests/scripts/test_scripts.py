@@ -1,5 +1,6 @@
 """The small scripts under scripts/, most of them run in this process."""
 
+import json
 import os
 import re
 import runpy
@@ -66,7 +67,8 @@ def test_average_checkpoints_of_models_writes_their_mean(
         return str(tmp_path / name)
 
     one = folder("one", small_tokenizer)
-    other = folder("other", small_tokenizer, P_drop=0.3)  # P_drop is no part of a model
+    # Dropout is no part of a model.
+    other = folder("other", small_tokenizer, P_drop=0.3, P_attention=0.1)
     output = tmp_path / "mean"
     assert main([one, other, one, "--output", str(output)]) == 0
     mean, first, second = (checkpoint.load(path) for path in (output, one, other))
@@ -161,6 +163,9 @@ def test_ship_model_replaces_model_folders_alone(
     assert card.read_text() == "# A card\n"
 
 
+CALIBRATION = {"intercept": 0.0, "probability": 1.0, "length_ratio": -1.0, "check_below": 0.4}
+
+
 def test_ship_model_does_not_replace_what_it_reads(
     tmp_path: Path, model_folder: Path, capsys: Any
 ) -> None:
@@ -173,6 +178,10 @@ def test_ship_model_does_not_replace_what_it_reads(
     for kind in ("float16", "int8"):
         assert main([str(own), str(own), "--storage", kind]) == 2
         assert f"would lose digits in {kind}" in capsys.readouterr().err
+    config = own / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"confidence": CALIBRATION}))
+    assert main([str(own), str(own), "--storage", "float32", "--alpha", "1.2"]) == 0
+    assert json.loads(config.read_text())["confidence"] == CALIBRATION
     assert (own / "model.safetensors").read_bytes() == before
 
 
