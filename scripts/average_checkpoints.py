@@ -17,7 +17,7 @@ from mt.utils import console
 with console.exit_at_interrupt():
     from mt.model import checkpoint
     from mt.model.checkpoint import LoadedModel
-    from mt.model.transformer import DROPOUT
+    from mt.model.transformer import shape_of
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,11 +55,7 @@ def check_alike(model: LoadedModel, last: LoadedModel) -> None:
     """ValueError when the weights of the two models do not mean the same."""
     if model.tokenizer.proto != last.tokenizer.proto:
         raise ValueError(f"{model.path}: not the tokenizer of {last.path}")
-    shape, last_shape = (
-        {name: value for name, value in loaded.model.config.items() if name not in DROPOUT}
-        for loaded in (model, last)
-    )
-    if shape != last_shape:
+    if shape_of(model.model.config) != shape_of(last.model.config):
         raise ValueError(f"{model.path}: not the shape of {last.path}")
     if model.config["languages"] != last.config["languages"]:
         raise ValueError(f"{model.path}: not the languages of {last.path}")

@@ -223,7 +223,7 @@ def train(size: str, report: Report) -> Record:
         options = ["--sizes", "tiny", "--rounds", 1, "--steps", 2, "--max-tokens", 200,
             "--engines", "mt-float32", "--output", output]  # fmt: skip
     report.run(f"train-{size}", [*PYTHON, BENCHMARKS / "benchmark_train.py", *options])
-    full = json.loads(output.read_text())
+    full = read_json(output)
     return {name: full[name] for name in ("versions", "skipped", "errors", "work", "results")}
 
 
@@ -236,7 +236,7 @@ def translate(size: str, report: Report) -> Record:
         options = ["--sizes", "tiny", "--beams", "1", "--batches", "2", "--rounds", 1,
             "--seconds", 0.1, "--peers", "mt-float32", "--output", output]  # fmt: skip
     report.run(f"translate-{size}", [*PYTHON, BENCHMARKS / "benchmark_translate.py", *options])
-    full = json.loads(output.read_text())
+    full = read_json(output)
     return {name: full[name] for name in ("versions", "skipped", "errors", "results")}
 
 
@@ -296,7 +296,7 @@ def multi30k(report: Report) -> Record:
     settings = [f"trainer.accelerator={report.accelerator}", "trainer.devices=1"]
     settings += ["trainer.max_steps=4", "data.limit=200"] if report.dry_run else []
     report.run("multi30k", [*PYTHON, SCRIPTS / "multi30k.py", *options, "--", *settings])
-    return json.loads(output.read_text())
+    return read_json(output)
 
 
 STEPS: dict[str, Callable[[Report], Record]] = {

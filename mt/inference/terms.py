@@ -37,9 +37,8 @@ class Terms:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
         if not all(self.required) or not all(isinstance(p, str) and p.strip() for p in phrases):
             raise ValueError("a term or a forbidden phrase must not be blank")
-        if len(self.spans) > len(self.required) or not self.attached <= {
-            *range(len(self.required))
-        }:
+        count = len(self.required)
+        if len(self.spans) > count or not all(0 <= term < count for term in self.attached):
             raise ValueError("spans and attached are of terms that there are not")
 
 
@@ -81,8 +80,9 @@ class TermRules:
         required = [*(item.forms for item in kept), *(match.forms for match in free)]
         # What the model would write in another way: numbers as in German, placeholders as words.
         kinds = ("placeholder", "number") if self.decimal == "as written" else ("placeholder",)
-        spans = [(item.start, item.end) if item.kind in kinds else None for item in kept]
-        spans += [(match.start, match.end) for match in free]
+        sources = [*taken, *((match.start, match.end) for match in free)]
+        may_move = [*(item.kind in kinds for item in kept), *(True for _ in free)]
+        spans = [span if moves else None for span, moves in zip(sources, may_move, strict=True)]
         outside, position = "", 0
         for start, end in taken:
             outside += text[position:start]
@@ -95,7 +95,7 @@ class TermRules:
         most = slice(MOST_TERMS)
         attached = frozenset(
             number
-            for number, (start, _) in enumerate([*taken, *((m.start, m.end) for m in free)][most])
+            for number, (start, _) in enumerate(sources[most])
             if AFTER_WORD.search(text, max(0, start - MOST_JOINERS), start)
         )
         rest = stray, is_whole_text, tuple(spans[most]), attached

@@ -254,6 +254,12 @@ class Transformer(Stacks):
         return y if self.decoder_norm is None else self.decoder_norm(y)
 
 
+def shape_of(config: dict[str, Any]) -> dict[str, Any]:
+    """What weights fit to: the arguments of a model, with their defaults and without dropout."""
+    whole = PAPER | {"architecture": Transformer.architecture} | config
+    return {name: value for name, value in whole.items() if name not in DROPOUT}
+
+
 def positional_encoding(positions: Tensor, d_model: int) -> Tensor:
     """Positions [T], from 0 -> float32 [T, d_model], sine in even and cosine in odd columns (3.5).
 

@@ -13,18 +13,16 @@ def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
     """The segments of a line: what the model translated at once."""
     return {
         "segments": [
-            _segment_record(part, source, text, tokens)
-            for part, source, text in zip(
-                line.parts, _sources(line, split), _texts(line), strict=True
-            )
+            _segment_record(part, source, tokens)
+            for part, source in zip(line.parts, _sources(line, split), strict=True)
         ]
     }
 
 
-def _segment_record(part: Segment, source: str, text: str, tokens: bool) -> dict[str, Any]:
+def _segment_record(part: Segment, source: str, tokens: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "source": source,
-        "text": text,
+        "text": part.text,
         "log_prob": rounded(sum(part.log_probs)),
         "confidence": rounded(part.confidence),
         "source_pieces": part.source,
@@ -48,11 +46,6 @@ def _sources(line: Translation, split: bool) -> list[str]:
     typed = sentence_splitter.sentences(line.source) if split else [line.source]
     typed = [sentence.strip() for sentence in typed if sentence.strip()]
     return typed if len(typed) == len(line.parts) else [_spell(p.source) for p in line.parts]
-
-
-def _texts(line: Translation) -> list[str]:
-    """The text of each segment; joined with blanks they are the line's text."""
-    return [line.text] if len(line.parts) == 1 else [part.text for part in line.parts]
 
 
 def _spell(pieces: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
 from mt.model.marian import MarianTransformer
-from mt.model.transformer import DROPOUT, PAPER, Transformer
+from mt.model.transformer import shape_of
 from mt.training.config import TrainConfig
 
 log = logging.getLogger("mt")
@@ -47,7 +47,7 @@ def find_pretrained(
                 f"init_from={path or 'null'}, but the run of {resume} "
                 f"has init_from={original or 'null'}"
             )
-        return name and PretrainedModel(name, shape_of(hparams["model"]), None)
+        return name and PretrainedModel(name, _shape(hparams["model"]), None)
     if path is None:
         return None
     if path == "latest":
@@ -56,16 +56,14 @@ def find_pretrained(
     loaded = checkpoint.load(folder)
     if isinstance(loaded.model, MarianTransformer):
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
-    shape = shape_of(loaded.model.config)
+    shape = _shape(loaded.model.config)
     _check_overrides(config.overrides, shape)
     return PretrainedModel(f"{path}{_SHA}{checkpoint.digest(folder)[:12]}", shape, loaded)
 
 
-def shape_of(model: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a model that a run cannot choose once there are weights."""
-    chosen = ("vocab_size", *DROPOUT)  # by each run
-    whole = PAPER | {"architecture": Transformer.architecture} | model
-    return {name: value for name, value in whole.items() if name not in chosen}
+def _shape(model: dict[str, Any]) -> dict[str, Any]:
+    """The shape but for the vocabulary, which comes with the tokenizer."""
+    return {name: value for name, value in shape_of(model).items() if name != "vocab_size"}
 
 
 def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:

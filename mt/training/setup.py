@@ -21,6 +21,7 @@ from mt.data.special_ids import SPECIAL_IDS
 from mt.data.text_reader import TextReader
 from mt.data.tokenizer import PairTokenizer, Tokenizer
 from mt.model.decoder_only import DecoderOnly, make_model
+from mt.model.transformer import shape_of
 from mt.model.weights import read_checkpoint
 from mt.training.checkpointing import (
     NEVER_VALIDATE,
@@ -29,7 +30,7 @@ from mt.training.checkpointing import (
     parse_interval,
 )
 from mt.training.config import TrainConfig
-from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer, shape_of
+from mt.training.initialization import PretrainedModel, find_pretrained, get_tokenizer
 from mt.training.interruption import Interruption, TimeLimit
 from mt.training.lightning_module import TranslationModule
 from mt.training.malloc import tune_malloc_for_setup
@@ -284,10 +285,7 @@ def _check_resume(
     """ValueError when the run cannot continue; with ckpt=auto a finished one ends the program."""
     with torch.device("meta"):  # make_model adds the defaults that older checkpoints lack
         saved_model = make_model(**saved["hyper_parameters"]["model"])
-    old, new = (
-        shape_of(model.config) | {"vocab_size": model.config["vocab_size"]}
-        for model in (saved_model, module.model)
-    )
+    old, new = (shape_of(model.config) for model in (saved_model, module.model))
     changed = [
         f"{name}: {old.get(name)} → {new.get(name)}"
         for name in dict.fromkeys((*old, *new))

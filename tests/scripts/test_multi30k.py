@@ -368,7 +368,7 @@ def test_what_a_model_brings_along_is_what_training_refuses_beside_it(
     script = load_script(monkeypatch, "multi30k")
     override, refused = f"{name}=1", False
     try:
-        initialization._check_overrides([override], initialization.shape_of({"N": 6}))
+        initialization._check_overrides([override], initialization._shape({"N": 6}))
     except ValueError:
         refused = True
     assert bool(re.match(script.OF_MODEL, override)) == refused

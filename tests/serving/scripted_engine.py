@@ -110,7 +110,8 @@ def _segment(source: str, output: str) -> Segment:
             alignment[t, words.index(looked_at)] = 0.8
     log_probs = (-0.1,) * (len(pieces) + 1)
     confidence = 0.3 if output == UNSURE else 0.9
-    return Segment(source_pieces, pieces, log_probs, alignment=alignment, confidence=confidence)
+    rest = {"alignment": alignment, "confidence": confidence, "text": output}
+    return Segment(source_pieces, pieces, log_probs, **rest)
 
 
 def _pieces(text: str) -> tuple[str, ...]:

@@ -76,7 +76,8 @@ class StandIn:
         log_probs = (-0.5,) * (len(pieces) + 1)
         alignment = torch.eye(len(log_probs)) if job.options.attention else None
         output = tuple(piece.upper() for piece in pieces)
-        return Segment(pieces, output, log_probs, alignment=alignment)
+        text = " ".join(words).upper()
+        return Segment(pieces, output, log_probs, alignment=alignment, text=text)
 
 
 def ask(app: FastAPI, method: str, path: str, **request: Any) -> httpx.Response:
