@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from mt.inference.linear import PRECISIONS
+from mt.inference.number_forms import DECIMALS
 from mt.inference.options import SearchOptions
-from mt.inference.terms import DECIMALS
 from mt.utils import console
 
 SEARCH_HELP = {  # for each field of SearchOptions that is a number

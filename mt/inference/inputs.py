@@ -9,6 +9,7 @@ from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference import sentence_splitter
 from mt.inference.constraints import Constraints
+from mt.inference.options import MAX_LENGTH
 from mt.inference.terms import SearchTerms, TermEncoder, TermRules, Terms
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,30 @@ def encode_chunks(
     chunks = [sentence_splitter.chunks(text, max(CHUNK, least)) for text in texts]
     encoded = iter(encode(list(itertools.chain.from_iterable(chunks))))
     return [list(itertools.islice(encoded, len(own))) for own in chunks]
+
+
+def encode_pairs(
+    sources: list[str], targets: list[str], tokenizer: Tokenizer, max_length: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The ids of the whole lines of pairs; it warns of those longer than ``max_length``.
+
+    Raises ValueError if the numbers differ, or if a line has more than MAX_LENGTH tokens.
+    """
+    if len(sources) != len(targets):
+        raise ValueError(f"{len(sources)} sources and {len(targets)} targets: not pairs")
+    source_ids, target_ids = (
+        [list(itertools.chain.from_iterable(chunks)) for chunks in encode_chunks(encode, texts)]
+        for encode, texts in ((tokenizer.encode, sources), (tokenizer.encode_target, targets))
+    )
+    longest = max((len(ids) for ids in source_ids + target_ids), default=0)
+    if longest > MAX_LENGTH:
+        raise ValueError(f"a line of {longest:,} tokens: at most {MAX_LENGTH:,} can be scored")
+    if longest > max_length:
+        log.warning(
+            f"a line of {longest} tokens is scored, longer than the {max_length} that "
+            "the model was trained on: do not trust it"
+        )
+    return source_ids, target_ids
 
 
 def _parts(ids: list[int], tokenizer: Tokenizer, max_length: int) -> list[list[int]]:

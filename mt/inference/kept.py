@@ -14,7 +14,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-DECIMALS = ("as written", "german", "either")
+from mt.inference.number_forms import (
+    DECIMALS,
+    clock_time,
+    decade,
+    is_number,
+    number_range,
+    numerals,
+    ordinal,
+    written,
+)
 
 
 class Kept(NamedTuple):
@@ -226,14 +235,9 @@ _DAY_LAST = re.compile(rf"(?<!\w){_MONTH} {_DAY}(?![\w:%]|[.,/-][0-9])")
 
 def _times_and_dates(text: str) -> Iterator[Kept]:
     for match in _HOUR.finditer(text):
-        hour, minute = int(match["hour"]), match["minute"]
         is_afternoon = (match["half"] or match["half_"]).lower() == "p"
-        hours = [str(hour % 12 + 12 * is_afternoon), match["hour"]]
-        if hour == 12 and not is_afternoon:
-            hours = ["0", "24", match["hour"]]
-        if minute:
-            hours = [f"{hour}{sign}{minute}" for hour in hours for sign in ":."]
-        yield Kept(*match.span(), "time", tuple(dict.fromkeys(hours)))
+        forms = clock_time(match["hour"], match["minute"], is_afternoon)
+        yield Kept(*match.span(), "time", forms)
     for pattern in (_DAY_FIRST, _DAY_LAST):
         for match in pattern.finditer(text):
             end = match.end("suffix") if match["suffix"] else match.end("day")
@@ -268,7 +272,6 @@ _BANK = re.compile(  # IBAN, and the number of a card
     ) (?!\w)""",
     re.VERBOSE,
 )
-_ENGLISH = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+")
 _ORDINAL = re.compile(r"([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:st|nd|rd|th)", re.IGNORECASE)
 _DECADE = re.compile(r"((?:1[0-9]|20)[0-9]0|[2-9]0)s")
 _UNITS = (
@@ -295,13 +298,6 @@ _SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?!%)|[‰€$£¥]|°[CF]?|(?:{_U
 _GOES_ON = re.compile(r"[^\W\d_A-Z][,;]?\Z")
 _CONTEXT = 32  # characters before a number that decide about it
 
-_ONE = ("ein", "eine", "einen", "einem", "einer", "eines", "eins")
-_NUMERALS = {
-    2: "zwei", 3: "drei", 4: "vier", 5: "fünf", 6: "sechs", 7: "sieben", 8: "acht", 9: "neun",
-    10: "zehn", 11: "elf", 12: "zwölf",
-}  # fmt: skip
-_STEMS = _NUMERALS | {1: "ers", 3: "drit", 7: "sieb", 8: "ach"}  # of ordinals: with t and an ending
-
 
 def _with_digits(text: str, decimal: str) -> Iterator[Kept]:
     for match in _PHONE.finditer(text):
@@ -325,7 +321,7 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         start, token = start + head.end(), token[head.end() :]
     if compound := _COMPOUND.fullmatch(token):
         token = compound[1]
-        yield Kept(start, start + len(token), "number", _written(token, decimal))
+        yield Kept(start, start + len(token), "number", written(token, decimal))
         return
     parts = token.split("-")
     while len(parts) > 1 and len(parts[-1]) > 2 and parts[-1].isalpha() and parts[-1].islower():
@@ -334,22 +330,18 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
     end = start + len(token)
     if not re.search("[0-9]", token):
         return
-    if _is_number(token):
+    if is_number(token):
         yield _number(text, start, token, decimal)
     elif match := _ORDINAL.fullmatch(token):
-        yield Kept(start, end, "ordinal", _ordinal(match[1], decimal))
+        yield Kept(start, end, "ordinal", ordinal(match[1], decimal))
     elif match := _DECADE.fullmatch(token):
-        german = (f"{match[1]}{ending}" for ending in ("er", "ern", "er-Jahre", "er-Jahren"))
-        yield Kept(start, end, "ordinal", (*german, token, match[1]))
-    elif (match := _MEASURE.fullmatch(token)) and _is_number(match[1]):
-        numbers = _written(match[1], decimal)
+        yield Kept(start, end, "ordinal", decade(match[1]))
+    elif (match := _MEASURE.fullmatch(token)) and is_number(match[1]):
+        numbers = written(match[1], decimal)
         forms = tuple(f"{number}{blank}{match[2]}" for number in numbers for blank in ("", " "))
         yield Kept(start, end, "number", forms)
-    elif (match := _RANGE.fullmatch(token)) and _is_number(match[1]) and _is_number(match[3]):
-        ends = [_written(number, decimal) for number in (match[1], match[3])]
-        pairs = dict.fromkeys([(one[i], other[i]) for i in (0, -1) for one, other in [ends]])
-        dashes = "-–" if match[2] == "-" else "–-"
-        forms = tuple(f"{one}{dash}{other}" for one, other in pairs for dash in dashes)
+    elif (match := _RANGE.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
+        forms = number_range(match[1], match[2], match[3], decimal)
         yield Kept(start, end, "number", forms)
     else:
         yield _as_is(text, start, end, "identifier")
@@ -362,7 +354,7 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     is_apart = before[-1:].isspace()
     if is_apart and last.strip(".(").lower() in _NUMBERED:
         return _as_is(text, start, end, "number")
-    forms = _written(number, decimal)
+    forms = written(number, decimal)
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
         forms = tuple(sign + form for form in forms for sign in "-−–")
         return Kept(start - 1, end, "number", forms)
@@ -372,7 +364,7 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     is_name = is_apart and last[:1].isupper() and bool(earlier and _GOES_ON.search(earlier[0]))
     is_measured = last[-1:] in tuple("$€£¥≈=<>±×/") or _UNIT_AFTER.match(text, end) is not None
     if decimal != "as written" and not is_name and not is_measured:
-        forms += _words(number)
+        forms += numerals(number)
     return Kept(start, end, "number", forms)
 
 
@@ -390,34 +382,3 @@ def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | N
     written += [f"{form}{sign}" for form in forms]
     written += [f"{sign}{form}" for form in forms if names]
     return Kept(start, end, "number", tuple(written))
-
-
-def _is_number(token: str) -> bool:
-    return token.isdecimal() or _ENGLISH.fullmatch(token) is not None
-
-
-def _written(number: str, decimal: str) -> tuple[str, ...]:
-    """The forms of a number that may have signs for thousands and decimals."""
-    if decimal == "as written" or not _ENGLISH.fullmatch(number):
-        return (number,)
-    german = number.translate({ord(","): ".", ord("."): ","})
-    forms = (f"0{german}", german) if german.startswith(",") else (german,)
-    return forms if decimal == "german" else (*forms, number)
-
-
-def _words(number: str) -> tuple[str, ...]:
-    """What a German translator may write for a small number."""
-    if len(number) > 2 or not number.isdecimal():
-        return ()
-    words = _ONE if int(number) == 1 else (_NUMERALS.get(int(number), ""),)
-    return tuple(form for word in words if word for form in (word, word.capitalize()))
-
-
-def _ordinal(number: str, decimal: str) -> tuple[str, ...]:
-    """The forms of an ordinal such as 3rd, without its ending."""
-    numbers = _written(number, decimal)
-    words: tuple[str, ...] = ()
-    if decimal != "as written" and len(number) < 3 and int(number) in _STEMS:
-        stem = _STEMS[int(number)] + "t"
-        words = tuple(stem + ending for ending in ("e", "en", "er", "es", "em"))
-    return (*(f"{n}." for n in numbers), *words, *map(str.capitalize, words), *numbers)

@@ -3,7 +3,9 @@
 Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in both.
 """
 
-from collections.abc import Callable
+import logging
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -14,7 +16,9 @@ from mt.inference.confidence import Calibration, confidence
 from mt.inference.inputs import Input
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.terms import written
-from mt.inference.translation import Segment
+from mt.inference.translation import Segment, Translation
+
+log = logging.getLogger(__name__)
 
 
 class Output(NamedTuple):
@@ -51,3 +55,32 @@ def segment(
     pieces = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
     return Segment(pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text)
+
+
+def join(
+    line: str,
+    outputs: Sequence[Output],
+    tokenizer: Tokenizer,
+    find_aligner: Callable[[], Aligner],
+    calibration: Calibration | None,
+) -> Translation:
+    """The translation of a line from those of its inputs; without any it stays as it is."""
+    if not outputs:
+        is_blank = not any(c.isprintable() and not c.isspace() for c in line)
+        text = "" if is_blank else " ".join(line.split())
+        return Translation(line, text, 0.0, 0, ((text, 0.0),))
+    ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
+    texts = [
+        [output_text(o, h.ids, tokenizer) for o, h in zip(outputs, own, strict=True)]
+        for own in ranks
+    ]
+    scores = [sum(h.score for h in own) / len(own) for own in ranks]
+    n_best = tuple(zip(map(" ".join, texts), scores, strict=True))
+    rest = tokenizer, find_aligner, calibration
+    parts = tuple(
+        segment(output, text, *rest) for output, text in zip(outputs, texts[0], strict=True)
+    )
+    if any(math.isnan(output.hypotheses[0].score) for output in outputs):
+        log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
+    tokens = sum(len(part.output) + 1 for part in parts)
+    return Translation(line, *n_best[0], tokens, n_best, parts)

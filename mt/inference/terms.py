@@ -13,7 +13,8 @@ from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference.constraints import JOINERS, Constraints, Vocabulary, forbidden_pattern
 from mt.inference.glossary import Glossary
-from mt.inference.kept import DECIMALS, find_kept
+from mt.inference.kept import find_kept
+from mt.inference.number_forms import DECIMALS
 from mt.utils.checks import printable
 
 SIGNS = frozenset("%{}$`")

@@ -5,7 +5,6 @@ Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in b
 
 import itertools
 import logging
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,10 +25,18 @@ from mt.inference.confidence import Calibration, load_calibration
 from mt.inference.constraints import Constraints
 from mt.inference.decoder_only import DecoderOnlyModel, make_inference
 from mt.inference.incremental import Ensemble, InferenceModel
-from mt.inference.inputs import Input, add_prefixes, add_terms, encode_chunks, plan_inputs, strings
+from mt.inference.inputs import (
+    Input,
+    add_prefixes,
+    add_terms,
+    encode_pairs,
+    plan_inputs,
+    strings,
+)
+from mt.inference.learned_positions import warn_of_unlearned_positions
 from mt.inference.mbr import by_risk
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
-from mt.inference.outputs import Output, output_text, segment, texts
+from mt.inference.outputs import Output, join, texts
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.term_places import may_stand_elsewhere, with_term_in_place
 from mt.inference.terms import TermEncoder, TermRules, Terms
@@ -169,13 +176,12 @@ class Translator:
 
         hypotheses = self._search(inputs, options, batch_size, on_batch)
         pairs = zip(inputs, hypotheses, strict=True)
-        self._warn_of_unlearned_positions(
-            (len(source.ids), len(best.ids)) for source, (best, *_) in pairs
-        )
+        lengths = [(len(source.ids), len(best.ids)) for source, (best, *_) in pairs]
+        warn_of_unlearned_positions(self.models, lengths)
         attention: Sequence[Tensor | None] = [None] * len(inputs)
         if options.attention:
             best = [own[0].ids for own in hypotheses]
-            attention = self._attend(inputs, best, batch_size, lambda _, __, weights: weights)
+            attention = self.attend(inputs, best, batch_size, lambda _, __, weights: weights)
         outputs = map(Output, inputs, hypotheses, attention)
         return [
             self.join(line, list(itertools.islice(outputs, len(line_inputs))))
@@ -207,30 +213,14 @@ class Translator:
         alpha = SearchOptions(alpha=self.options.alpha if alpha is None else alpha).alpha
         check_int("batch_size", batch_size)
         sources, targets = strings("sources", sources), strings("targets", targets)
-        if len(sources) != len(targets):
-            raise ValueError(f"{len(sources)} sources and {len(targets)} targets: not pairs")
-        source_ids, target_ids = (
-            [list(itertools.chain.from_iterable(chunks)) for chunks in encode_chunks(encode, texts)]
-            for encode, texts in (
-                (self.tokenizer.encode, sources),
-                (self.tokenizer.encode_target, targets),
-            )
-        )
-        longest = max((len(ids) for ids in source_ids + target_ids), default=0)
-        if longest > MAX_LENGTH:
-            raise ValueError(f"a line of {longest:,} tokens: at most {MAX_LENGTH:,} can be scored")
-        if longest > self.max_length:
-            log.warning(
-                f"a line of {longest} tokens is scored, longer than the {self.max_length} that "
-                "the model was trained on: do not trust it"
-            )
+        source_ids, target_ids = encode_pairs(sources, targets, self.tokenizer, self.max_length)
 
         def score_batch(batch: list[int]) -> list[Hypothesis]:
             src = self.pad_sources([source_ids[i] for i in batch])
             return score(self.model, src, [target_ids[i] for i in batch], alpha)
 
         pairs = [(len(s), len(t)) for s, t in zip(source_ids, target_ids, strict=True)]
-        self._warn_of_unlearned_positions(pairs)
+        warn_of_unlearned_positions(self.models, pairs)
         lengths = [max(pair) + 1 for pair in pairs]
         scored = run_batches(
             score_batch, lengths, 1, batch_size, self.workers, self.exact,
@@ -272,7 +262,7 @@ class Translator:
             raise ValueError(f"a text of {length:,} tokens: must have less than {MAX_LENGTH:,}")
         options = replace(options, max_length=min(length + max_tokens, MAX_LENGTH))
         (hypotheses,) = self._search([source], options, 1, lambda _: None)
-        self._warn_of_unlearned_positions([(0, len(hypotheses[0].ids))])
+        warn_of_unlearned_positions(self.models, [(0, len(hypotheses[0].ids))])
         return self.join(text, [Output(source, hypotheses, None)])
 
     @property
@@ -379,14 +369,14 @@ class Translator:
         def place(source: Input, output: list[int], attention: Tensor) -> Input | None:
             return with_term_in_place(source, output, attention, aligner, self.tokenizer)
 
-        placed = zip(own, self._attend(*rows, batch_size, place), strict=True)
+        placed = zip(own, self.attend(*rows, batch_size, place), strict=True)
         return {i: source for i, source in placed if source is not None}
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""
         return by_risk(hypotheses, self.texts([h.ids for h in hypotheses]), options)
 
-    def _attend(
+    def attend(
         self,
         inputs: list[Input],
         outputs: list[list[int]],
@@ -410,26 +400,8 @@ class Translator:
         return run_batches(attend, lengths, 1, batch_size, self.workers, exact)
 
     def join(self, line: str, outputs: Sequence[Output]) -> Translation:
-        """The translation of a line from those of its inputs; without any it stays as it is."""
-        if not outputs:
-            is_blank = not any(c.isprintable() and not c.isspace() for c in line)
-            text = "" if is_blank else " ".join(line.split())
-            return Translation(line, text, 0.0, 0, ((text, 0.0),))
-        ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
-        texts = [
-            [output_text(o, h.ids, self.tokenizer) for o, h in zip(outputs, own, strict=True)]
-            for own in ranks
-        ]
-        scores = [sum(h.score for h in own) / len(own) for own in ranks]
-        n_best = tuple(zip(map(" ".join, texts), scores, strict=True))
-        rest = self.tokenizer, lambda: self.aligner, self.calibration
-        parts = tuple(
-            segment(output, text, *rest) for output, text in zip(outputs, texts[0], strict=True)
-        )
-        if any(math.isnan(output.hypotheses[0].score) for output in outputs):
-            log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
-        tokens = sum(len(part.output) + 1 for part in parts)
-        return Translation(line, *n_best[0], tokens, n_best, parts)
+        """The translation of a line from those of its inputs."""
+        return join(line, outputs, self.tokenizer, lambda: self.aligner, self.calibration)
 
     # What the steps share
 
@@ -448,24 +420,6 @@ class Translator:
     @cached_property
     def term_encoder(self) -> TermEncoder:
         return TermEncoder(self.tokenizer)
-
-    def _warn_of_unlearned_positions(self, lengths: Iterable[tuple[int, int]]) -> None:
-        """Count the sentences longer than the positions that a model has learned, and warn.
-
-        ``lengths`` are those of each source and output, without bos and eos.
-        """
-        learned = [len(model.learned) for model in self.models if model.learned is not None]
-        if not learned:
-            return
-        is_one_sequence = isinstance(self.models[0], DecoderOnlyModel)
-        # The position of the last token of the longest sequence, from 0
-        last = (sum(pair) + 1 if is_one_sequence else max(pair) for pair in lengths)
-        beyond = sum(position >= min(learned) for position in last)
-        if beyond:
-            log.warning(
-                f"{beyond:,} sentence(s) of the input or output go beyond the {min(learned)} "
-                "positions that the model has learned: do not trust what comes after them"
-            )
 
     def pad_sources(self, sources: list[list[int]]) -> Tensor:
         """Ids without eos -> [B, S] on the model's device, with eos, padded at the end."""

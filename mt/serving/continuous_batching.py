@@ -23,7 +23,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mt.data.special_ids import BOS
 from mt.inference.beam_search import DecodingBatch
 from mt.inference.inputs import Input
 from mt.inference.options import SearchOptions
@@ -344,9 +343,9 @@ class ContinuousBatching:
         """[N, h, T, S] of an input and its best output, by the first model of an ensemble."""
         if not request.job.options.attention:
             return None
-        with torch.inference_mode():
-            sources = self.translator.pad_sources([request.inputs[i].ids])
-            return self.translator.models[0].cross_attention_weights(sources, [best.ids], BOS)[0]
+        rows = [request.inputs[i]], [best.ids]
+        (attention,) = self.translator.attend(*rows, 1, lambda _, __, weights: weights)
+        return attention
 
     def _translate_alone(self, number: int, request: _Request, i: int) -> None:
         if request.dropped or i in request.outputs:

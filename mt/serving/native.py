@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mt.inference.number_forms import DECIMALS
 from mt.inference.options import SearchOptions
-from mt.inference.terms import DECIMALS, TermRules
+from mt.inference.terms import TermRules
 from mt.serving.engine import Job, TextTranslation
 from mt.serving.requests import Texts, bad_request, describe, error_body, read_body
 from mt.serving.segments import line_record, rounded

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from mt.inference.terms import DECIMALS
+from mt.inference.number_forms import DECIMALS
 from mt.serving.documents import Documents, Order
 from mt.serving.requests import Strings, parse_text
 from mt.serving.uploads import attachment, describe_upload, read_upload

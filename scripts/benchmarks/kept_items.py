@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from benchmarking import check_at_least_one, new_parser, say
 from reporting import new_report, table, write_report
 
-from mt.inference.kept import DECIMALS, Kept, find_kept
+from mt.inference.kept import Kept, find_kept
+from mt.inference.number_forms import DECIMALS
 from mt.inference.terms import TermRules
 from mt.inference.translator import Translator
 from mt.utils import console

@@ -264,7 +264,7 @@ def test_without_terms_no_attention_is_computed(
     bundled: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine of CTranslate2 has none."""
-    monkeypatch.setattr(bundled, "_attend", None)
+    monkeypatch.setattr(bundled, "attend", None)
     assert bundled.translate(["Good morning."])[0].text == "Guten Morgen!"
 
 
