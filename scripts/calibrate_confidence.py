@@ -1,6 +1,6 @@
 """Fit the confidence of a model's translations on validation data, and measure it.
 
-python scripts/calibrate_confidence.py everyday --data ../shared/data/tatoeba/val --save
+python scripts/calibrate_confidence.py everyday --data tatoeba/val --save
 
 The model translates the data with its own search. ``mt.inference.confidence`` is fitted to the
 chrF of the sentences of one half, and measured on the other half and on each --test: its

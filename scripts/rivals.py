@@ -1,11 +1,11 @@
-"""What each choice is worth: encoder-decoder, decoder alone and variants, trained on one task.
+"""What each choice is worth: encoder-decoder, decoder-only and variants, trained on one task.
 
     python scripts/rivals.py --train PREFIX --validation PREFIX --test PREFIX --folder FOLDER
     python scripts/rivals.py ... --seeds 1 2 3 --only paper decoder_only --jobs 2
 
 Every row of the table is trained by mt.train with the same tokenizer, batches, updates and seeds,
-and decoded alike, with beam 4. "equal FLOPs" rows stop a decoder alone where it has computed as
-much as the encoder-decoder. PREFIX names PREFIX.en and PREFIX.de (.gz too). The same command
+and decoded alike, with beam 4. "equal FLOPs" rows stop a decoder-only model where it has computed
+as much as the encoder-decoder. PREFIX names PREFIX.en and PREFIX.de (.gz too). The same command
 continues after an interruption and repeats nothing. Nor does it repeat what --output holds already,
 so that rows may be trained on several machines, one after another. Arguments after ``--`` are
 settings of mt.train for all rows. docs/rivals.md has the results.
@@ -51,9 +51,9 @@ ROWS = {  # name -> what the table calls it, settings
     "learned": ("learned positions", ("model.learned_positions=130",)),
     "untied": ("a matrix for each embedding", ("model.tied_embeddings=false",)),
     "unscaled": ("scores not scaled", ("model.scaled_scores=false",)),
-    ALONE: ("decoder alone, loss on the target", ("model=decoder_only_tiny",)),
+    ALONE: ("decoder-only, loss on the target", ("model=decoder_only_tiny",)),
     BOTH: (
-        "decoder alone, loss on both",
+        "decoder-only, loss on both",
         ("model=decoder_only_tiny", "training.loss_on_source=true"),
     ),
 }
@@ -171,7 +171,7 @@ def digest(reader: FileReader, split: str) -> str:
 
 
 def equal_flops(jobs: Sequence[Job], results: Results) -> Iterator[Job]:
-    """The decoders alone, with as many updates as cost what the paper's cost."""
+    """The decoder-only models, with as many updates as cost what the paper's cost."""
     paper = next((run for run in results.runs if run["row"] == PAPER), None)
     for job in jobs:
         own = results.find(job)

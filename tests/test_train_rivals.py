@@ -1,4 +1,4 @@
-"""Training a decoder alone: on pairs, with the loss on both sides, and on plain text."""
+"""Training a decoder-only model: on pairs, with the loss on both sides, and on plain text."""
 
 import re
 from collections.abc import Callable
@@ -175,7 +175,7 @@ def test_text_is_for_a_decoder_alone(
     book.write_text("one\ntwo\n", "utf-8")
     text = {"data": "text", "data.train": book, "data.validation": book}
     assert run(arguments(corpus, tmp_path / "run", **text), monkeypatch) == 2
-    assert "data=text is for a decoder alone" in capsys.readouterr().err
+    assert "data=text is for a decoder-only model" in capsys.readouterr().err
 
 
 def test_it_continues_a_text(text_model: Path, run_translate: Callable[..., Done]) -> None:

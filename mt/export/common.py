@@ -31,7 +31,7 @@ def check_exportable(
     """
     config: dict[str, Any] = loaded.model.config
     if not isinstance(loaded.model, Transformer):
-        raise ValueError(f"{loaded.path}: a decoder alone, {engine} here has an encoder too")
+        raise ValueError(f"{loaded.path}: a decoder-only model, {engine} here has an encoder too")
     for name in ("norm", "tied_embeddings", "scaled_scores", "activation"):
         value = config.get(name, PAPER[name])
         allowed = name in variants or (name == "activation" and imported)

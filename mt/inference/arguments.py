@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
         "(default: only an argument, a line typed at a prompt, or a document)")  # fmt: skip
     add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
     add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
-    add("--continue", metavar="TEXT", dest="text", help="continue TEXT with a model of text "
+    add("--continue", metavar="TEXT", dest="text", help="continue TEXT with a language model "
         "(data=text model=decoder_only): --samples of it, or by --beam-size")  # fmt: skip
     add("--align", action="store_true", help="print which words belong together instead of the "
         "translation: 0-1 is the first word of the source and the second one of the translation; "

@@ -27,7 +27,7 @@ from mt.model.transformer import Stacks, Transformer
 
 
 class DecoderOnlyModel(InferenceStacks):
-    """A decoder alone as the search wants it: as ``InferenceModel``, for the other architecture."""
+    """A decoder-only model as the search wants it, like ``InferenceModel`` with its encoder."""
 
     def __init__(self, model: DecoderOnly, precision: str = "float32") -> None:
         super().__init__(model, precision)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class InferenceStacks:
-    """What a Transformer and a decoder alone share: embeddings, positions and the output matrix."""
+    """What a Transformer and a decoder-only model share: embeddings, positions, output matrix."""
 
     decoder: Sequence[Any]  # the layers
 

@@ -3,6 +3,7 @@
 ``mt.inference.constraints`` has the same as ids, for the search.
 """
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from mt.inference.glossary import Glossary
 from mt.inference.kept import find_kept
 from mt.inference.number_forms import DECIMALS
 from mt.utils.checks import printable
+
+log = logging.getLogger(__name__)
 
 SIGNS = frozenset("%{}$`")
 MOST_JOINERS = 8  # characters of them that are looked at
@@ -99,6 +102,11 @@ class TermRules:
             for number, (start, _) in enumerate(sources[most])
             if AFTER_WORD.search(text, max(0, start - MOST_JOINERS), start)
         )
+        if len(required) > MOST_TERMS:
+            log.warning(
+                f"{text.strip()[:30]!r}...: has {len(required):,} terms and items to keep: the "
+                f"first {MOST_TERMS} are sure to come"
+            )
         rest = stray, is_whole_text, tuple(spans[most]), attached
         return Terms(tuple(required[most]), self.forbidden, *rest)
 

@@ -240,7 +240,7 @@ class Translator:
         max_tokens: int = 100,
         **settings: Any,
     ) -> Translation:
-        """Text that begins with ``text``, which a decoder alone goes on writing.
+        """Text that begins with ``text``, which a decoder-only model goes on writing.
 
         ``options`` and ``settings`` are those of ``translate``; without any it draws one sample.
         ``n_best`` has as many texts as ``n_best`` asks for. At most ``max_tokens`` tokens are

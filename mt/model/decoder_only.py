@@ -1,9 +1,9 @@
-"""A decoder alone that reads ``source SEP target`` as one sequence, for training.
+"""A decoder-only model that reads ``source SEP target`` as one sequence, for training.
 
 Its layers are the encoder's, with causal self-attention: a position sees the source and the target
-up to itself. SEP is the eos that ends a source and the bos that begins a target. In a model of text
-the source is that eos alone. Attention (``mt.model.attention_layout``) knows one kind of sequence,
-so ``join`` puts each source and its target into one.
+up to itself. SEP is the eos that ends a source and the bos that begins a target. In a language
+model the source is that eos alone. Attention (``mt.model.attention_layout``) knows one kind of
+sequence, so ``join`` puts each source and its target into one.
 
 Shapes: B sentences, n rows of the joined sequences, m rows of the targets, S and T lengths.
 """

@@ -45,7 +45,7 @@ PAPER: dict[str, Any] = {
 
 
 class Stacks(nn.Module):
-    """What the encoder-decoder Transformer and a decoder alone share: all but their layers.
+    """What the encoder-decoder Transformer and a decoder-only model share: all but their layers.
 
     ``d_k`` None is d_model / h. ``learned_positions`` is the number of learned positions; None
     means sinusoids, which have no end. The other defaults are the paper's too:

@@ -261,8 +261,8 @@ def _check_architecture(config: TrainConfig) -> None:
     is_alone = config.model.get("architecture") == DecoderOnly.architecture
     if isinstance(config.data.reader, TextReader) and not is_alone:
         raise ValueError(
-            "data=text is for a decoder alone: choose model=decoder_only, decoder_only_tiny or "
-            "decoder_only_big"
+            "data=text is for a decoder-only model: choose model=decoder_only, "
+            "decoder_only_tiny or decoder_only_big"
         )
 
 

@@ -233,7 +233,7 @@ def write(folder: Path, jobs: list[Job]) -> None:
 
 
 def _has_score(job: Job) -> bool:
-    """A model of text has perplexity and no BLEU, nor its signature."""
+    """A language model has perplexity and no BLEU, nor its signature."""
     is_text = job.get("perplexity") is not None and "signature" in job and not job["signature"]
     return job.get("sacreBLEU") is not None or is_text
 
@@ -296,7 +296,7 @@ def over_seeds(jobs: list[Job]) -> list[dict[str, Any]]:
 
 
 def _statistics(scores: list[float | None]) -> dict[str, float | None]:
-    """All None for a score that models of text do not have."""
+    """All None for a score that language models do not have."""
     values = [score for score in scores if score is not None]
     if not values:
         return dict.fromkeys(("mean", "deviation", "least", "largest"))

@@ -31,7 +31,7 @@ with console.exit_at_interrupt():
 
 # How often a pair stands in the training file.
 WEIGHTS = {
-    # Sentences as people type them: most of what the model is for, and 40% of its words.
+    # Sentences as people type them: most of what the model is for, and a third of its words.
     "tatoeba": 3.0,
     # Written by hand for this project: the only text about news, offices and trade, and little.
     "themes": 4.0,

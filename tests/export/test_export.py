@@ -398,7 +398,7 @@ def test_a_decoder_alone_is_refused(run: Run, bpe: Tokenizer, form: str) -> None
     checkpoint.save("own", alone, bpe, 40, ["en", "de"], {})
     done = run("--to", form, "own", "out")
     assert done.code == 2
-    assert "error: own: a decoder alone, " in done.err
+    assert "error: own: a decoder-only model, " in done.err
     assert not Path("out").exists()
 
 

@@ -211,3 +211,14 @@ def test_no_signs_of_placeholders_are_added(everyday: Translator, source: str) -
     assert result.text.count(item) == 1
     assert not set(result.text.replace(item, "")) & set("%{}$")
     assert "%" not in rules.of("I saw %s and a % of it.").stray  # the source has it outside
+
+
+def test_a_text_with_more_terms_than_are_kept_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    rules = TermRules(keep=True)
+    assert len(rules.of("See " + " ".join(f"%{n}" for n in range(1, 31))).required) == 30
+    assert not caplog.messages
+    assert len(rules.of("Look at " + " ".join(f"A-{n}00" for n in range(1, 32))).required) == 30
+    assert caplog.messages == [
+        "'Look at A-100 A-200 A-300 A-40'...: has 31 terms and items to keep: the first 30 are "
+        "sure to come"
+    ]

@@ -1,4 +1,4 @@
-"""The decoder alone: torch's layers over ``source SEP target``, and a token at a time."""
+"""The decoder-only model: torch's layers over ``source SEP target``, and a token at a time."""
 
 import math
 from typing import Any
