@@ -18,6 +18,7 @@ import numpy as np
 
 from mt.data.special_ids import EOS, SPECIAL_IDS
 from mt.data.tokenizer import Tokenizer
+from mt.inference.forbidden import ForbiddenPhrases, TokenTexts
 
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 # Between letters or digits these belong to the word: 3.5, 8:15, x-ray, https://example.org/a?b=1
@@ -38,9 +39,7 @@ class Vocabulary:
         # Tokens alike in all three are told by a number that is no token.
         alike = zip(self.ends_word.tolist(), self.in_word, self.joins, strict=True)
         self.kinds = [-1 - 4 * ends - 2 * into - joins for ends, into, joins in alike]
-        # Those in which a word ends: the others end one only at their beginning.
-        inside = [re.search(r"\w\W", text) for text in self.texts]
-        self.with_word_end = [i for i, match in enumerate(inside) if match]
+        self.token_texts = TokenTexts(self.texts)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
@@ -131,12 +130,6 @@ class Place(NamedTuple):
     end: int
 
 
-def forbidden_pattern(phrases: Sequence[str]) -> re.Pattern[str] | None:
-    """Finds the phrases as whole words; None if there are none."""
-    words = "|".join(re.escape(" ".join(phrase.split())) for phrase in phrases)
-    return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if phrases else None
-
-
 class Constraints:
     """What one translation must have and must not have.
 
@@ -156,8 +149,6 @@ class Constraints:
         self.terms = [[tuple(form) for form in forms] for forms in terms]
         if not all(forms and all(forms) for forms in self.terms):
             raise ValueError("a term must have a form, and a form a piece")
-        if not all(phrase.strip() for phrase in forbidden):
-            raise ValueError("a forbidden phrase must not be blank")
         self.all_terms = (1 << len(self.terms)) - 1
         self._attached = {form[0] for term in attached for form in self.terms[term]}
         # Of the forms that may come after a word, if there are such
@@ -173,8 +164,7 @@ class Constraints:
         self.is_glued = False  # to what is before it, such as a quotation mark
         self.banned: tuple[tuple[int, ...], ...] = ()
         self.rounds = 0
-        self._forbidden = forbidden_pattern(forbidden)
-        self._longest_text = max(map(len, forbidden), default=0) + 1
+        self._forbidden = ForbiddenPhrases(vocabulary.token_texts, forbidden)
 
     def with_place(
         self, term: int, position: int, word: tuple[int, ...], is_glued: bool = False
@@ -302,27 +292,18 @@ class Constraints:
 
     @property
     def has_forbidden(self) -> bool:
-        return self._forbidden is not None
+        return bool(self._forbidden)
 
     def extend_text(self, text: str, token: int) -> str:
         """The end of what a hypothesis says, as far as forbidden phrases may be in it."""
-        return (text + self.vocabulary.texts[token])[-self._longest_text :]
+        return (text + self.vocabulary.texts[token])[-self._forbidden.longest - 1 :]
 
     def forbidden_tokens(self, text: str, is_last: bool) -> np.ndarray:
         """[V] booleans: the tokens after which a forbidden phrase stands there as whole words.
 
         ``is_last``: the output ends after the token.
         """
-        assert self._forbidden is not None
-        texts = self.vocabulary.texts
-        ends = [match.end() for match in self._forbidden.finditer(text)]
-        banned = self.vocabulary.ends_word & (ends[-1:] == [len(text)])
-        for token in range(len(texts)) if is_last else self.vocabulary.with_word_end:
-            whole = text + texts[token]
-            matches = self._forbidden.finditer(whole)
-            if any(len(text) < match.end() < len(whole) + is_last for match in matches):
-                banned[token] = True
-        return banned
+        return self._forbidden.tokens(text, is_last)
 
     @property
     def fewest_tokens(self) -> int:

@@ -3,16 +3,17 @@
 ``mt.inference.constraints`` has the same as ids, for the search.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
-from mt.inference.constraints import JOINERS, Constraints, Vocabulary, forbidden_pattern
+from mt.inference.constraints import JOINERS, Constraints, Vocabulary
+from mt.inference.forbidden import forbidden_pattern
 from mt.inference.glossary import Glossary
 from mt.inference.kept import find_kept
 from mt.inference.number_forms import DECIMALS
@@ -24,6 +25,7 @@ SIGNS = frozenset("%{}$`")
 MOST_JOINERS = 8  # characters of them that are looked at
 AFTER_WORD = re.compile(rf"[^\W_][{re.escape(''.join(sorted(JOINERS)))}]*\Z")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
+MOST_CHARACTERS = 20_000  # of all forms of a sentence's terms
 
 
 @dataclass(frozen=True)
@@ -81,34 +83,45 @@ class TermRules:
         matches = self.glossary.find(text) if self.glossary else []
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
-        required = [*(item.forms for item in kept), *(match.forms for match in free)]
+        all_forms = [*(item.forms for item in kept), *(match.forms for match in free)]
+        share = MOST_CHARACTERS // max(1, min(len(all_forms), MOST_TERMS))
+        required = tuple(_fitting(forms, share) for forms in all_forms[:MOST_TERMS])
         # What the model would write in another way: numbers as in German, placeholders as words.
         kinds = ("placeholder", "number") if self.decimal == "as written" else ("placeholder",)
         sources = [*taken, *((match.start, match.end) for match in free)]
         may_move = [*(item.kind in kinds for item in kept), *(True for _ in free)]
         spans = [span if moves else None for span, moves in zip(sources, may_move, strict=True)]
-        outside, position = "", 0
-        for start, end in taken:
-            outside += text[position:start]
-            position = end
-        outside += text[position:]
-        # The model imitates the signs of placeholders where none is.
-        stray = SIGNS - set(outside) if kept else frozenset()
-        as_written = all(text[item.start : item.end] in item.forms for item in kept)
-        is_whole_text = self.keep and as_written and not any(map(str.isalpha, outside))
         most = slice(MOST_TERMS)
+        # The model imitates the signs of placeholders where none is.
+        stray = SIGNS - set(_outside(text, taken[most])) if kept else frozenset()
+        as_written = all(text[item.start : item.end] in item.forms for item in kept)
+        has_words = any(map(str.isalpha, _outside(text, taken)))
+        is_whole_text = self.keep and as_written and not has_words
         attached = frozenset(
             number
             for number, (start, _) in enumerate(sources[most])
             if AFTER_WORD.search(text, max(0, start - MOST_JOINERS), start)
         )
-        if len(required) > MOST_TERMS:
+        if len(all_forms) > MOST_TERMS:
             log.warning(
-                f"{text.strip()[:30]!r}...: has {len(required):,} terms and items to keep: the "
+                f"{text.strip()[:30]!r}...: has {len(all_forms):,} terms and items to keep: the "
                 f"first {MOST_TERMS} are sure to come"
             )
         rest = stray, is_whole_text, tuple(spans[most]), attached
-        return Terms(tuple(required[most]), self.forbidden, *rest)
+        return Terms(required, self.forbidden, *rest)
+
+
+def _fitting(forms: tuple[str, ...], most: int) -> tuple[str, ...]:
+    """The first form, and those after it that have ``most`` characters together with it."""
+    lengths = itertools.accumulate(map(len, forms))
+    fitting = itertools.takewhile(lambda row: row[1] <= most, zip(forms, lengths, strict=True))
+    return tuple(form for form, _ in fitting) or forms[:1]
+
+
+def _outside(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text without spans of it, which are in order."""
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    return "".join(text[a:b] for a, b in zip([0, *ends], [*starts, len(text)], strict=True))
 
 
 class SearchTerms(NamedTuple):
@@ -122,12 +135,14 @@ class SearchTerms(NamedTuple):
 
 
 class TermEncoder:
-    """Makes the ids of terms, in the vocabulary of a tokenizer."""
+    """Makes the ids of terms, each once. It remembers the terms: a server drops it with a request.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
-        self.vocabulary = Vocabulary.of(tokenizer)
-        self._encoded = lru_cache(maxsize=10_000)(self._encode)
+    ``vocabulary`` is that of the tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+        self.tokenizer, self.vocabulary = tokenizer, vocabulary
+        self._encoded: dict[str, tuple[list[tuple[int, ...]], bool]] = {}
 
     def encode(self, terms: Terms) -> SearchTerms | None:
         """None if there is nothing to keep."""
@@ -139,7 +154,9 @@ class TermEncoder:
         for forms in terms.required:
             own: dict[tuple[int, ...], str] = {}
             for form in forms:
-                ways, is_other = self._encoded(form)
+                if form not in self._encoded:
+                    self._encoded[form] = self._encode(form)
+                ways, is_other = self._encoded[form]
                 rewrite |= is_other
                 for way in ways:
                     own.setdefault(way, form)

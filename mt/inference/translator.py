@@ -22,7 +22,7 @@ from mt.inference.alignment import Aligner, find_aligner
 from mt.inference.batch_runner import Progress, pick_workers, run_batches
 from mt.inference.beam_search import score, search
 from mt.inference.confidence import Calibration, load_calibration
-from mt.inference.constraints import Constraints
+from mt.inference.constraints import Constraints, Vocabulary
 from mt.inference.decoder_only import DecoderOnlyModel, make_inference
 from mt.inference.incremental import Ensemble, InferenceModel
 from mt.inference.inputs import (
@@ -325,7 +325,7 @@ class Translator:
         if prefixes is not None:
             add_prefixes(plan, strings("prefixes", prefixes), self.tokenizer)
         if terms:
-            add_terms(plan, terms, self.term_encoder)
+            add_terms(plan, terms, TermEncoder(self.tokenizer, self.vocabulary))
         return plan
 
     def _search(
@@ -418,8 +418,9 @@ class Translator:
         return source, target
 
     @cached_property
-    def term_encoder(self) -> TermEncoder:
-        return TermEncoder(self.tokenizer)
+    def vocabulary(self) -> Vocabulary:
+        """How the pieces are written: terms need it."""
+        return Vocabulary.of(self.tokenizer)
 
     def pad_sources(self, sources: list[list[int]]) -> Tensor:
         """Ids without eos -> [B, S] on the model's device, with eos, padded at the end."""

@@ -130,6 +130,9 @@ class ContinuousBatching:
     async def translate(self, job: Job, timeout: float) -> list[TextTranslation]:
         """The translations of the job's texts, in order; see ``Engine.translate``."""
         deadline = time.monotonic() + timeout
+        with self._changed:
+            if len(self._requests) >= self.max_requests:  # before it takes memory
+                raise self._overloaded(0)
         plan = partial(self._plan, job, asyncio.get_running_loop(), deadline)
         has_glossary = job.terms is not None and job.terms.glossary is not None
         is_long = sum(map(len, (*job.texts, *job.prefixes))) > MAX_INLINE
@@ -187,11 +190,14 @@ class ContinuousBatching:
                 or len(self._requests) >= self.max_requests
                 or ahead + size > max(self.max_sentences, size)
             ):
-                raise Overloaded(min(60, math.ceil((ahead + 1) / self._rate)))
+                raise self._overloaded(ahead)
             self._requests.add(request)
             self._turns.append(request)
             self._report()
             self._changed.notify_all()
+
+    def _overloaded(self, ahead: int) -> Overloaded:
+        return Overloaded(min(60, math.ceil((ahead + 1) / self._rate)))
 
     def _drop(self, request: _Request) -> None:
         """Forget a request, finished or not: what runs of it leaves at the next step."""
@@ -374,7 +380,10 @@ class ContinuousBatching:
         for k, (lines, breaks) in enumerate(zip(request.lines, request.breaks, strict=True)):
             own = [[next(numbers) for _ in range(next(counts))] for _ in lines]
             if any(i in texts for line in own for i in line):
-                rows = [" ".join(texts[i] for i in line if i in texts) for line in own]
+                rows = [
+                    " ".join((texts[i] for i in inputs if i in texts) if inputs else line.split())
+                    for line, inputs in zip(lines, own, strict=True)
+                ]
                 text = "".join(map("".join, zip(rows, (*breaks, ""), strict=True)))
                 request.job.on_partial(k, text.rstrip())
 

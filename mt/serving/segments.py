@@ -10,13 +10,11 @@ from mt.utils.json_io import json_number
 
 
 def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
-    """The segments of a line: what the model translated at once."""
-    return {
-        "segments": [
-            _segment_record(part, source, tokens)
-            for part, source in zip(line.parts, _sources(line, split), strict=True)
-        ]
-    }
+    """The segments of a line: what the model translated at once, or text that stays as it is."""
+    rows = list(zip(line.parts, _sources(line, split), strict=True))
+    if line.text and not rows:
+        rows = [(Segment((), (), (), confidence=line.confidence, text=line.text), line.text)]
+    return {"segments": [_segment_record(part, source, tokens) for part, source in rows]}
 
 
 def _segment_record(part: Segment, source: str, tokens: bool) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def rounded(value: float) -> float | None:
 def _sources(line: Translation, split: bool) -> list[str]:
     """The source of each segment: as it was typed, or of a part of a long sentence its pieces."""
     typed = sentence_splitter.sentences(line.source) if split else [line.source]
-    typed = [sentence.strip() for sentence in typed if sentence.strip()]
+    typed = [sentence.strip() for sentence in typed if sentence.strip() and line.parts]
     return typed if len(typed) == len(line.parts) else [_spell(p.source) for p in line.parts]
 
 

@@ -41,7 +41,7 @@ def test_what_makes_no_sense_is_refused(make: object, message: str) -> None:
 
 
 def test_a_term_is_spelled_after_a_blank_and_after_a_mark(everyday: Translator) -> None:
-    encoder = everyday.term_encoder
+    encoder = TermEncoder(everyday.tokenizer, everyday.vocabulary)
     terms = encoder.encode(Terms(required=(("Vertrag",),)))
     assert terms is not None
     spelled = [everyday.tokenizer.pieces(list(ids)) for ids in terms.constraints.terms[0]]
@@ -114,7 +114,7 @@ def test_a_line_of_sentences_has_no_terms_of_its_own(everyday: Translator) -> No
 
 
 def test_written_keeps_the_case_of_terms(everyday: Translator) -> None:
-    encoder = TermEncoder(everyday.tokenizer)
+    encoder = TermEncoder(everyday.tokenizer, everyday.vocabulary)
     terms = encoder.encode(Terms(required=(("iPhone",),)))
     assert terms is not None
     (ids,) = everyday.tokenizer.encode_target(["Das iPhone ist neu."])
@@ -222,3 +222,19 @@ def test_a_text_with_more_terms_than_are_kept_is_named(caplog: pytest.LogCapture
         "'Look at A-100 A-200 A-300 A-40'...: has 31 terms and items to keep: the first 30 are "
         "sure to come"
     ]
+
+
+def test_signs_of_items_that_are_not_kept_stay_in_the_text() -> None:
+    prices = " ".join(f"${n}" for n in range(100, 135))
+    rules = TermRules(keep=True)
+    assert "$" in rules.of("It is $100.").stray
+    assert "$" not in rules.of(f"They are {prices}.").stray
+
+
+def test_many_long_terms_take_little_memory() -> None:
+    glossary = Glossary([(f"w{n}", ["Wort " * 40 + "Haus"]) for n in range(30)])
+    forms = TermRules(glossary).of(" ".join(f"w{n}" for n in range(30))).required
+    assert len(forms) == 30
+    assert sum(len(form) for own in forms for form in own) <= 20_000
+    (alone,) = TermRules(glossary).of("w1").required
+    assert len(alone) > len(forms[1])
