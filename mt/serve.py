@@ -121,7 +121,7 @@ def set_up_logging(level: str) -> None:
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(format=form, stream=sys.stderr, level=level.upper())
     # Their warnings quote what they are about: a text, the bytes of a form.
-    for name in ("mt.inference", "python_multipart"):
+    for name in ("mt.inference", "mt.documents", "python_multipart"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

@@ -20,7 +20,7 @@ with console.exit_at_interrupt():
     from mt.training.run_dir import only_run
     from mt.training.setup import is_rank_zero, set_up, set_up_logging
     from mt.utils import hydra_app
-    from mt.utils.processes import SWEEP, exit_with_parent
+    from mt.utils.processes import RANK_ZERO, SWEEP, exit_with_parent
 
 
 @hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="train")
@@ -34,8 +34,10 @@ def main(cfg: DictConfig) -> None:
         # A rank that was started apart may have made a folder that rank 0 does not use.
         hydra_app.remove_empty(folder)
         exit_with_parent()
-    elif SWEEP in os.environ:  # a job must not train beside its successor
-        exit_with_parent(int(os.environ[SWEEP]))
+    else:
+        os.environ[RANK_ZERO] = str(os.getpid())
+        if SWEEP in os.environ:  # a job must not train beside its successor
+            exit_with_parent(int(os.environ[SWEEP]))
     with hydra_app.setting_up("mt.train", folder, *hydra_app.USER_ERRORS), ExitStack() as stack:
         if is_rank_zero():
             stack.enter_context(only_run(folder))

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import reprlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +48,8 @@ class Output:
     def __init__(self, path: str, inputs: Sequence[str], overwrite: bool = False) -> None:
         self.fs, inner = filesystem(path)
         self.path = inner.rstrip("/")  # in its file system, as those that follow
-        head, _, name = self.path.rpartition("/")
-        self.partial = f"{head}/.{name}.partial" if head else f".{name}.partial"
+        head, slash, name = self.path.rpartition("/")
+        self.partial = f"{head}{slash}.{name}.partial"
         self._manifest = f"{self.partial}/manifest.json"
         self.parts = ""  # the folder of this run's parts; ``begin`` makes it
         self.errors = f"{self.path}{ERRORS}"
@@ -64,8 +65,14 @@ class Output:
 
     def _check(self, path: str, inputs: Sequence[str]) -> None:
         for file in inputs:
-            if file_is_in(filesystem(file)[1], self.path):
+            inner = filesystem(file)[1]
+            if file_is_in(inner, self.path):
                 raise ValueError(f"{file} is read, and {path} would replace it: name another")
+            if file_is_in(inner, self.errors):
+                raise ValueError(
+                    f"{file} is read, and the bad rows of {path} would replace it: name another "
+                    "--output"
+                )
         if twice := [name for name in self.names if self.names.count(name) > 1]:
             raise ValueError(
                 f"two input files have the name {twice[0]}: name an --output with a suffix, which "
@@ -132,8 +139,9 @@ class Output:
 
     def kept_parts(self) -> Iterator[Part]:
         """The parts of an interrupted run; a damaged record goes and its block comes again."""
-        names = self.fs.glob(f"{self.parts}/*[0-9].json")
-        for name in sorted(names):
+        for name in sorted(self.fs.ls(self.parts, detail=False)):
+            if not re.search(r"[0-9]\.json\Z", name):
+                continue
             content = self.fs.cat_file(name)
             try:
                 yield parse_record(content)

@@ -48,7 +48,7 @@ class Augmentation(NamedTuple):
         noisy = self.tokenizer.encode([augmentation.add_typing_noise(text, rng) for text in texts])
         rows = list(rows)
         for i, ids in zip(chosen, noisy, strict=True):
-            if ids and UNK not in ids:
+            if ids and UNK not in ids and UNK not in rows[i]:
                 rows[i] = np.array(ids, rows[i].dtype)
         return rows
 

@@ -80,7 +80,7 @@ def _reader(extension: str, columns: Sequence[str]) -> Reader:
     if extension in HTML:
         from mt.documents.html import HtmlDocument
 
-        return HtmlDocument.from_bytes
+        return partial(HtmlDocument.from_bytes, is_xml=extension == ".xhtml")
     if extension in MARKDOWN:
         from mt.documents.markdown import read_markdown
 

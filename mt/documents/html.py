@@ -33,6 +33,22 @@ VERBATIM_BLOCKS = frozenset(("pre", "template"))
 RAW = frozenset((
     "iframe", "noembed", "noframes", "script", "style", "textarea", "xmp"
 ))  # fmt: skip
+# Elements whose end tag may be left out, and the start tags that end them then
+# (HTML, "Optional tags")
+CELLS = frozenset(("td", "th", "tr", "tbody", "tfoot"))
+ENDED_BY = {
+    "li": frozenset(("li",)),
+    **dict.fromkeys(("dt", "dd"), frozenset(("dt", "dd"))),
+    **dict.fromkeys(("option", "optgroup"), frozenset(("option", "optgroup", "hr"))),
+    **dict.fromkeys(("td", "th"), CELLS),
+    "tr": CELLS - {"td", "th"},
+    **dict.fromkeys(("thead", "tbody", "tfoot"), frozenset(("tbody", "tfoot"))),
+    "p": frozenset((
+        "address", "article", "aside", "blockquote", "details", "dialog", "div", "dl", "fieldset",
+        "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
+        "hgroup", "hr", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul",
+    )),
+}  # fmt: skip
 # Elements without an end tag
 VOID = frozenset((
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
@@ -58,6 +74,7 @@ ATTRIBUTE = re.compile(
     r"""([^\s=<>/"'][^\s=<>/]*)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'<>=`]+))?"""
 )
 MOST_ATTRIBUTES = 10_000  # of a tag, that are looked at
+MOST_DEPTH = 100  # elements in one another that an end tag may end at once
 BLANK = re.compile(r"\s|&nbsp;|&\#160;|&\#xa0;", re.IGNORECASE)
 HUGE_NUMBER = re.compile(r"&#(?:[0-9]{1000,}|[xX][0-9a-fA-F]{1000,});?")
 CHARSET = re.compile(
@@ -76,7 +93,8 @@ class HtmlDocument(TextDocument):
     """A page. Broken markup is no error: what is no tag is text.
 
     A segment is what lies between two tags that cut a sentence, or an attribute's text. The
-    elements of ``ignored_tags`` stay as they are, as those with ``translate="no"`` do.
+    elements of ``ignored_tags`` stay as they are, as those with ``translate="no"`` do. In XML, as
+    which a text with an XML declaration counts too, ``/>`` ends any element.
     """
 
     def __init__(
@@ -85,12 +103,15 @@ class HtmlDocument(TextDocument):
         ignored_tags: Sequence[str] = (),
         encoding: str = "utf-8",
         mark: bytes = b"",
+        is_xml: bool = False,
     ) -> None:
         super().__init__(encoding, mark, errors="xmlcharrefreplace")
-        self.parts = html_parts(self, text, frozenset(tag.lower() for tag in ignored_tags))
+        is_xml = is_xml or text[:100].lstrip().startswith("<?xml")
+        ignored = frozenset(tag.lower() for tag in ignored_tags)
+        self.parts = html_parts(self, text, ignored, is_xml)
 
     @classmethod
-    def from_bytes(cls, data: bytes, ignored_tags: Sequence[str] = ()) -> "HtmlDocument":
+    def from_bytes(cls, data: bytes, is_xml: bool = False) -> "HtmlDocument":
         """Raises DocumentError if the bytes are not in the encoding that they declare."""
         encoding = _declared(data)
         try:
@@ -99,11 +120,11 @@ class HtmlDocument(TextDocument):
             if encoding != "cp1252":
                 raise
             text, encoding, mark = decode(data, "latin-1")  # browsers take every byte
-        return cls(text, ignored_tags, encoding, mark)
+        return cls(text, (), encoding, mark, is_xml)
 
 
 def html_parts(
-    document: TextDocument, text: str, ignored: frozenset[str] = frozenset()
+    document: TextDocument, text: str, ignored: frozenset[str] = frozenset(), is_xml: bool = False
 ) -> list[Part]:
     """The parts of a page, whose segments ``document`` gets."""
     parts: list[Part] = []
@@ -133,12 +154,14 @@ def html_parts(
                 cut(match[0])
         else:
             attributes = _attributes(match["attributes"])
-            alone = tag in VOID or match["attributes"].endswith("/")
+            closed = match["attributes"].endswith("/")
+            alone = tag in VOID or closed
             keep = _is_kept(attributes)
-            if tag in RAW or (not alone and (tag in verbatim or keep)):
+            is_raw = tag in RAW and not (is_xml and closed)
+            if is_raw or (not alone and (tag in verbatim or keep)):
                 start = position = verbatim_end(text, tag, position)
                 raw: list[Part] = [text[match.start() : position]]
-                if tag in RAW and not keep:
+                if is_raw and not keep:
                     raw = [*start_tag(document, match), text[match.end() : position]]
             else:
                 raw = [match[0]] if keep else start_tag(document, match)
@@ -240,6 +263,8 @@ def verbatim_end(text: str, tag: str, position: int) -> int:
     if tag in RAW:
         end_tag = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(text, position)
         return end_tag.start() if end_tag else len(text)
+    if tag in ENDED_BY:
+        return _optional_end(text, tag, position)
     depth = 1
     while depth and (match := TOKEN.search(text, position)):
         position = match.end()
@@ -249,6 +274,28 @@ def verbatim_end(text: str, tag: str, position: int) -> int:
             elif not match["attributes"].endswith("/"):
                 depth += 1
     return len(text) if depth else position
+
+
+def _optional_end(text: str, tag: str, position: int) -> int:
+    """Where an element ends that needs no end tag: at the latest, where the one around it does."""
+    inside: list[str] = []  # the elements in it that have begun, without those of a sentence
+    while match := TOKEN.search(text, position):
+        position = match.end()
+        name = (match["tag"] or "").lower()
+        if not name or not match["closed"] or name in INLINE:
+            continue
+        if match["end"]:
+            if name not in inside[-MOST_DEPTH:]:
+                return position if name == tag and not inside else match.start()
+            while inside.pop() != name:
+                pass
+        elif name in ENDED_BY[tag] and not inside:
+            return match.start()
+        elif name not in VOID and not match["attributes"].endswith("/"):
+            if inside and name in ENDED_BY.get(inside[-1], ()):
+                inside.pop()
+            inside.append(name)
+    return len(text)
 
 
 def has_text(tag: re.Match[str], end: int) -> bool:

@@ -23,6 +23,7 @@ from mt.documents.text_document import Part, Piece, TextDocument, text_pieces
 
 # Not the tokens of markdown-it-py, which do not say where in a line they are
 SPECIAL = re.compile(r"[\\`*_~\[\]!<&\n]")
+SPECIAL_IN_ALT = re.compile(r"[\\`*_~\[\]<&\n]")
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 AUTOLINK = re.compile(
     r"<(?:[a-zA-Z][a-zA-Z0-9+.-]{1,31}:[^\s<>]*|[\w.!#$%&'*+/=?^`{|}~-]{1,99}@[\w.-]{1,99})>"
@@ -240,7 +241,7 @@ class Inline:
         if opened.text == "![":
             del self._items[index:], self._signs[signs:]
             alt = (opened.end, at) if is_address else None
-            if alt and SPECIAL.search(content[opened.end : at].replace("!", "")):
+            if alt and SPECIAL_IN_ALT.search(content, opened.end, at):
                 alt = None
             self._items.append(_Item(opened.start, end, kind=TagKind.EMPTY, alt=alt))
             return end

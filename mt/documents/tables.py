@@ -67,8 +67,10 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     delimiter = max(headers, key=lambda d: (_has_all(_names(headers[d]), columns), len(headers[d])))
     names = _names(headers[delimiter])
     pairs = _pairs(columns, names)
-    names += [new for new in dict.fromkeys(new for _, new in pairs) if new not in names]
-    places = [(names.index(old), names.index(new)) for old, new in pairs]
+    known = set(names)
+    names += [new for new in dict.fromkeys(new for _, new in pairs) if new not in known]
+    number_of = {name: number for number, name in enumerate(names)}
+    places = [(number_of[old], number_of[new]) for old, new in pairs]
     width = len(headers[delimiter])
     long, remarks = 0, _Remarks()
     for number, row in enumerate(_rows(text, delimiter), 1):
@@ -121,17 +123,17 @@ def read_jsonl(data: bytes, columns: Sequence[str]) -> TextDocument:
 
 def _pairs(columns: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
     """The columns from which and to which is translated. DocumentError where two go to one."""
-    pairs = list(dict.fromkeys(_pair(column, names) for column in columns))
-    targets = [new for _, new in pairs]
-    for new in targets:
-        if targets.count(new) > 1:
+    counts = Counter(names)
+    pairs = list(dict.fromkeys(_pair(column, counts) for column in columns))
+    for new, count in Counter(new for _, new in pairs).items():
+        if count > 1:
             message = "two columns cannot be translated to one: name another after ="
             raise DocumentError(f'"{printable(new, 50)}": {message}')
     return pairs
 
 
-def _pair(column: str, names: Sequence[str]) -> tuple[str, str]:
-    """The columns from which and to which is translated."""
+def _pair(column: str, names: Counter[str]) -> tuple[str, str]:
+    """The columns from which and to which is translated; ``names`` are all, and how often."""
     old, sign, new = column.partition("=")
     if column in names or not sign:
         old = new = column
@@ -139,7 +141,7 @@ def _pair(column: str, names: Sequence[str]) -> tuple[str, str]:
         message = "names no column for the translations: name it after ="
         raise DocumentError(f'"{printable(column, 50)}" {message}')
     for name in (old, new):
-        if list(names).count(name) > 1:
+        if names[name] > 1:
             quoted = f'"{printable(name, 50)}"'
             raise DocumentError(f"has several columns {quoted}: give them other names")
     if old in names and new:
@@ -173,7 +175,8 @@ def _names(header: Iterable[_Cell]) -> list[str]:
 
 
 def _has_all(names: list[str], columns: Sequence[str]) -> bool:
-    return all(column in names or column.partition("=")[0] in names for column in columns)
+    known = set(names)
+    return all(column in known or column.partition("=")[0] in known for column in columns)
 
 
 def _cells(
@@ -220,6 +223,21 @@ def _quoted(value: str, delimiter: str, like: _Cell | None = None) -> str:
 # JSONL
 
 
+class _Member(NamedTuple):
+    """A value of a line's object, which is ``line[start:end]``."""
+
+    start: int
+    end: int
+    value: object
+
+    @property
+    def texts(self) -> list[str]:
+        """The text, or those of a list of texts; none of another value."""
+        values = self.value if isinstance(self.value, list) else [self.value]
+        texts = [value for value in values if isinstance(value, str)]
+        return texts if len(texts) == len(values) else []
+
+
 def _record(
     document: TextDocument, line: str, number: int, pairs: list[tuple[str, str]], remarks: _Remarks
 ) -> list[Part]:
@@ -228,7 +246,8 @@ def _record(
     comma, colon = (", ", ": ") if '": ' in line else (",", ":")
     parts: dict[int, tuple[int, list[Part]]] = {}  # start of what they replace -> its end
     added: dict[str, list[Part]] = {}
-    texts = {name: _is_text(line, members, name) for name in {n for pair in pairs for n in pair}}
+    names = {name for pair in pairs for name in pair}
+    texts = {name: name in members and any(map(str.strip, members[name].texts)) for name in names}
     remarks.add_row(
         (old for old, _ in pairs if not texts[old]),
         (new for old, new in pairs if old != new and texts[old] and texts[new]),
@@ -240,7 +259,7 @@ def _record(
         if not values:
             continue
         if new in members:
-            parts[members[new][0]] = members[new][1], values
+            parts[members[new].start] = members[new].end, values
         else:
             name = json.dumps(new, ensure_ascii=as_ascii)
             added[new] = [f"{comma}{name}{colon}", *values]
@@ -255,48 +274,35 @@ def _record(
     return [*result, line[end:]]
 
 
-def _is_text(line: str, members: dict[str, tuple[int, int]], name: str) -> bool:
-    """Whether a member is a text, or a list of texts, that is not blank."""
-    if name not in members:
-        return False
-    value = JSON.raw_decode(line, members[name][0])[0]
-    values = value if isinstance(value, list) else [value]
-    return all(isinstance(v, str) for v in values) and any(v.strip() for v in values)
-
-
 def _texts(
-    document: TextDocument, line: str, place: tuple[int, int], as_ascii: bool, always: bool
+    document: TextDocument, line: str, member: _Member, as_ascii: bool, always: bool
 ) -> list[Part]:
     """The parts of a text or of a list of texts; none of another value."""
-    whole = JSON.raw_decode(line, place[0])[0]
-    is_list = isinstance(whole, list)
-    if not all(isinstance(value, str) for value in (whole if is_list else [whole])):
-        return []
     encode = partial(_dumped, as_ascii=as_ascii)
     result: list[Part] = []
-    position = place[0]
-    for _ in whole if is_list else [whole]:
+    position = member.start
+    for text in member.texts:
         begin = line.index('"', position)
-        value, end = JSON.raw_decode(line, begin)
-        parts = list(document.plain(value, NEW_LINE))
+        end = JSON.raw_decode(line, begin)[1]
+        parts = list(document.plain(text, NEW_LINE))
         result += [line[position:begin], Value(line[begin:end], parts, encode, always)]
         position = end
-    return [*result, line[position : place[1]]] if result else []
+    return [*result, line[position : member.end]] if result else []
 
 
-def _members(line: str, number: int) -> tuple[dict[str, tuple[int, int]], int]:
-    """Where the values of a line's object begin and end, and where the last of them ends."""
-    members: dict[str, tuple[int, int]] = {}
+def _members(line: str, number: int) -> tuple[dict[str, _Member], int]:
+    """The members of a line's object, and where the last of them ends."""
+    members: dict[str, _Member] = {}
     try:
         position = end = _after(line, 0, "{")
         while line[position : position + 1] != "}":
             position = _after(line, position, ",") if members else position
             key, position = JSON.raw_decode(line, position)
             start = _after(line, position, ":")
-            end = JSON.raw_decode(line, start)[1]
+            value, end = JSON.raw_decode(line, start)
             if not isinstance(key, str):
                 raise ValueError("a key is no text")
-            members[key] = start, end
+            members[key] = _Member(start, end, value)
             position = _blank(line, end)
         if line[position + 1 :].strip():
             raise ValueError("more than an object")

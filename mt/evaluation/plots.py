@@ -128,12 +128,13 @@ def draw_comparison(path: Path, comparison: dict[str, Any]) -> None:
 
 
 def _figure(path: Path, num_rows: int) -> Any:
-    """A figure; without matplotlib None, and a warning that says why."""
+    """A figure; without matplotlib None, a warning that says why, and no older picture."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         hint = install_hint("pictures")
         log.warning(f"{path} is not drawn: the extra 'pictures' is missing: {hint}")
+        path.unlink(missing_ok=True)
         return None
     return Figure(figsize=(12, 4.2 * num_rows + 0.6), dpi=110, layout="constrained")
 

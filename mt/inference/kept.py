@@ -106,7 +106,7 @@ _EXTENSION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _RUN = re.compile(r"(?<![\w.~+@%${}/\\<-])[\w.~+@%${}/-]+")
-_PATH = re.compile(r"(?:~\w*|\.{1,2}|\$\w+)?/[\w.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z")
+_PATH = re.compile(r"(?:~\w*|\.{1,2}|\$\w+)?/[.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z")
 _PART = r"[\w.$~+()%-]"
 _WINDOWS = re.compile(
     rf"(?<!\w)(?:[A-Za-z]:\\|\\\\(?=\w))(?:{_PART}+(?: {_PART}+){{0,3}}\\)*{_PART}*"

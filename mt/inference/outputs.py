@@ -25,6 +25,7 @@ class Output(NamedTuple):
     input: Input
     hypotheses: list[Hypothesis]  # best first
     attention: Tensor | None  # [N, h, T, S] of the best hypothesis
+    alignment: Tensor | None = None  # [T, S], where the attention is not kept
 
 
 def texts(ids: list[list[int]], tokenizer: Tokenizer) -> list[str]:
@@ -50,8 +51,9 @@ def segment(
     calibration: Calibration | None,
 ) -> Segment:
     """The best hypothesis and its ``text``. ``find_aligner`` is called if there is attention."""
-    source, (best, *_), attention = output
-    alignment = None if attention is None else soft_alignment(attention, find_aligner())
+    source, (best, *_), attention, alignment = output
+    if attention is not None:
+        alignment = soft_alignment(attention, find_aligner())
     pieces = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
     return Segment(pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text)

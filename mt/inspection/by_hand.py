@@ -11,7 +11,9 @@ from mt.inspection.arrays import encode
 KINDS = ("encoder", "decoder", "cross")
 
 
-def by_hand(trace: Trace, kind: str, layer: int, head: int, step: int) -> dict[str, Any]:
+def by_hand(
+    trace: Trace, kind: str, layer: int, head: int, step: int, activation: str = "relu"
+) -> dict[str, Any]:
     """The calculation of row ``step`` in a head of a layer, all counted from 0.
 
     ``kind`` is of KINDS. The encoder's rows are source tokens: where there are fewer, its last one.
@@ -21,6 +23,7 @@ def by_hand(trace: Trace, kind: str, layer: int, head: int, step: int) -> dict[s
     scores, mask = attention.scores[head, row], attention.mask[row]
     unscaled = scores.masked_fill(~mask, -torch.inf).softmax(dim=0)
     source = "memory" if kind == "cross" else "x"
+    inner = "max(0, x W_1 + b_1)" if activation == "relu" else f"{activation}(x W_1 + b_1)"
     records = {
         "x": (attention.x[row], "x, the row that asks: what the layer before gave"),
         "q": (attention.Q[head, row], f"q = x W_Q[{head + 1}]  (3.2.2)"),
@@ -42,8 +45,8 @@ def by_hand(trace: Trace, kind: str, layer: int, head: int, step: int) -> dict[s
         "after_W_O": (attention.output[row], "Concat(head_1, ..., head_h) W_O  (3.2.2)"),
         "add_norm": (attention.add_norm[row], "LayerNorm(x + Sublayer(x))  (3.1, 5.4)"),
         "feed_forward_input": (fed.x[row], "x, the row that enters the feed-forward network"),
-        "feed_forward_inner": (fed.inner[row], "max(0, x W_1 + b_1)  (equation 2)"),
-        "feed_forward": (fed.output[row], "max(0, x W_1 + b_1) W_2 + b_2  (equation 2)"),
+        "feed_forward_inner": (fed.inner[row], f"{inner}  (equation 2)"),
+        "feed_forward": (fed.output[row], f"{inner} W_2 + b_2  (equation 2)"),
         "feed_forward_add_norm": (fed.add_norm[row], "LayerNorm(x + FFN(x))  (3.1)"),
     }
     return {

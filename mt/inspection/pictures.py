@@ -190,11 +190,12 @@ def draw_by_hand(report: Report, path: Path) -> None:
         "softmax": ("softmax: the weights", 3, ACCENT),
         "unscaled_softmax": ("softmax, not scaled", 3, SECOND),
     }
+    inner = record["feed_forward_inner"]["equation"].replace("  (equation 2)", " (2)")
     vectors = (
         ("q", "q = x W_Q"), ("context", "context: the weighted mean of V (1)"),
         ("heads_concatenated", "all heads side by side"),
         ("after_W_O", "times W_O"), ("add_norm", "LayerNorm(x + that) (3.1)"),
-        ("feed_forward_inner", "max(0, x W_1 + b_1) (2)"),
+        ("feed_forward_inner", inner),
         ("feed_forward", "… W_2 + b_2 (2)"), ("feed_forward_add_norm", "LayerNorm(x + that) (3.1)"),
     )  # fmt: skip
     height = 0.9 + 0.25 * len(keys)

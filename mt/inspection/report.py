@@ -17,6 +17,7 @@ from mt.inference.inspection import Inspection
 from mt.inference.translator import Translator
 from mt.inspection.arrays import encode
 from mt.inspection.by_hand import KINDS, by_hand
+from mt.model.layers import ACTIVATIONS
 from mt.utils.checks import check_int
 
 FORMAT = "mt-inspection-1"
@@ -60,7 +61,10 @@ def inspect(
         "embedding": report.embedding(),
         "positions": report.positions(),
         "attention": report.attention(),
-        "by_hand": [by_hand(report.trace, kind, layer - 1, head - 1, step - 1) for kind in KINDS],
+        "by_hand": [
+            by_hand(report.trace, kind, layer - 1, head - 1, step - 1, report.activation)
+            for kind in KINDS
+        ],
         "temperatures": list(TEMPERATURES),
         "steps": report.steps(),
         "tree": report.tree(),
@@ -86,6 +90,12 @@ class _Report:
     def text(self, ids: Sequence[int]) -> str:
         return self.translator.texts([list(ids)])[0]
 
+    @property
+    def activation(self) -> str:
+        """The name of the activation of the feed-forward networks."""
+        own = self.network.decoder[0].feed_forward.activation
+        return next(name for name, function in ACTIVATIONS.items() if function is own)
+
     def model(self) -> dict[str, Any]:
         network, (own, _, fed) = self.network, self.trace.decoder[0]
         config = (self.translator.configs or [{}])[0]
@@ -96,6 +106,7 @@ class _Report:
             "d_ff": fed.inner.shape[1],
             "h": network.h,
             "d_k": own.Q.shape[2],
+            "activation": self.activation,
             "vocab_size": len(network.embedding),
             "parameters": network.parameters,
             "languages": config.get("languages"),

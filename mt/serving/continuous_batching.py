@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mt.inference.alignment import soft_alignment
 from mt.inference.beam_search import DecodingBatch
 from mt.inference.inputs import Input
 from mt.inference.options import SearchOptions
@@ -321,9 +322,9 @@ class ContinuousBatching:
     def _finish(self, number: int, request: _Request, i: int, hypotheses: list[Hypothesis]) -> None:
         if again := self.translator.place_terms([request.inputs[i]], [hypotheses]):
             return self._search_again(number, request, i, again[0])
-        attention = self._attention(request, i, hypotheses[0])
+        alignment = self._alignment(request, i, hypotheses[0])
         with self._changed:
-            request.outputs[i] = Output(request.inputs[i], hypotheses, attention)
+            request.outputs[i] = Output(request.inputs[i], hypotheses, None, alignment)
             request.running[number] -= 1
             complete = len(request.outputs) == len(request.inputs)
             now = time.monotonic()
@@ -345,13 +346,16 @@ class ContinuousBatching:
                 self._turns.append(request)
             self._changed.notify_all()
 
-    def _attention(self, request: _Request, i: int, best: Hypothesis) -> Tensor | None:
-        """[N, h, T, S] of an input and its best output, by the first model of an ensemble."""
+    def _alignment(self, request: _Request, i: int, best: Hypothesis) -> Tensor | None:
+        """[T, S] of an input and its best output; all of the attention would take much memory."""
         if not request.job.options.attention:
             return None
         rows = [request.inputs[i]], [best.ids]
-        (attention,) = self.translator.attend(*rows, 1, lambda _, __, weights: weights)
-        return attention
+        aligner = self.translator.aligner
+        (alignment,) = self.translator.attend(
+            *rows, 1, lambda _, __, weights: soft_alignment(weights, aligner)
+        )
+        return alignment
 
     def _translate_alone(self, number: int, request: _Request, i: int) -> None:
         if request.dropped or i in request.outputs:

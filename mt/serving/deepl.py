@@ -95,8 +95,9 @@ def make_router(service: Service) -> APIRouter:
         todo = [text for text, code in zip(texts, sources, strict=True) if code != service.target]
         split = body.split_sentences != "0"
         if body.tag_handling:
-            ignored = body.ignore_tags if body.tag_handling == "xml" else []
-            done = iter(await service.translate_markup(todo, ignored, split))
+            is_xml = body.tag_handling == "xml"
+            ignored = body.ignore_tags if is_xml else []
+            done = iter(await service.translate_markup(todo, ignored, split, is_xml))
         else:
             if body.split_sentences in ("0", "nonewlines"):  # a line break ends nothing
                 todo = [" ".join(text.splitlines()) for text in todo]

@@ -31,7 +31,9 @@ class Limits:
     queue_sentences: int = _limit(1000, "sentences that may wait for their turn")
     queue_requests: int = _limit(256, "requests that may wait or be under way")
     connections: int = _limit(2000, "open connections")
-    send_seconds: float = _limit(10.0, "seconds for the whole request to arrive")
+    send_seconds: float = _limit(
+        10.0, "seconds for the whole request to arrive, or with nothing read of an answer"
+    )
     deadline_seconds: float = _limit(60.0, "seconds until a request must be answered")
     documents: int = _limit(2, "documents that may be under way")
     document_bytes: int = _limit(5 * 2**20, "bytes of a document")

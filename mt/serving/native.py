@@ -14,7 +14,7 @@ from mt.inference.number_forms import DECIMALS
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.serving.engine import Job, TextTranslation
-from mt.serving.requests import Texts, bad_request, describe, error_body, read_body
+from mt.serving.requests import Strings, Texts, bad_request, describe, error_body, read_body
 from mt.serving.segments import line_record, rounded
 from mt.serving.service import Service, as_request_error
 
@@ -55,7 +55,7 @@ class TranslateBody(BaseModel):
         0, description="continue each of so many likeliest tokens after the prefix greedily"
     )
     mbr: bool = Field(False, description="rank translations by expected chrF")
-    glossary: dict[str, str | list[str]] = Field(
+    glossary: dict[str, str | Strings] = Field(
         {}, description="words that must become others; a list has alternatives", max_length=200
     )
     keep: bool = Field(
@@ -110,7 +110,7 @@ def make_router(service: Service) -> APIRouter:
                 _chain(first, events), media_type="text/event-stream", headers=unbuffered
             )
         results = await service.translate(job)
-        return JSONResponse(_answer(service, body, results))
+        return await asyncio.to_thread(lambda: JSONResponse(_answer(service, body, results)))
 
     @router.get("/models", summary="The model, its search defaults and the server's limits")
     async def models() -> dict[str, Any]:
@@ -197,7 +197,8 @@ async def _events(service: Service, body: TranslateBody, job: Job) -> AsyncItera
                 yield _event("partial", {"index": index, "text": news.pop(index)})
                 has_begun = True
         try:
-            yield _event("done", _answer(service, body, work.result()))
+            results = work.result()
+            yield await asyncio.to_thread(lambda: _event("done", _answer(service, body, results)))
         except Exception as error:
             if not has_begun:
                 raise

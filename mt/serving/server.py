@@ -23,12 +23,16 @@ FULL = (
 
 
 class Protocol(H11Protocol):
-    """A connection, which is closed if the headers of a request do not arrive in time."""
+    """A connection, which is closed if the headers of a request do not arrive in time.
+
+    Or if nothing is read of an answer for as long.
+    """
 
     def __init__(self, *args: Any, service: Service, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.service = service
         self._headers_due: asyncio.TimerHandle | None = None
+        self._reading_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -38,6 +42,7 @@ class Protocol(H11Protocol):
             transport.close()
         else:
             self._expect_headers()
+        self._expect_reading(0)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -48,11 +53,25 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
+        if self._reading_due is not None:
+            self._reading_due.cancel()
         super().connection_lost(exc)
 
     def _expect_headers(self) -> None:
         seconds = self.service.limits.send_seconds
         self._headers_due = self.loop.call_later(seconds, self.transport.close)
+
+    def _expect_reading(self, unread: int) -> None:
+        """Look again in a while whether the client has read of the bytes that wait for it."""
+        seconds = self.service.limits.send_seconds
+        self._reading_due = self.loop.call_later(seconds, self._check_reading, unread)
+
+    def _check_reading(self, unread: int) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting and waiting == unread:
+            self.transport.abort()  # close() would wait for the client
+        else:
+            self._expect_reading(waiting)
 
     def _stop_expecting(self) -> None:
         if self._headers_due is not None:

@@ -91,12 +91,16 @@ class Service:
         return [list(dict.fromkeys(text for text, _ in result.n_best)) for result in results]
 
     async def translate_markup(
-        self, documents: Sequence[str], ignored_tags: Sequence[str] = (), split: bool = True
+        self,
+        documents: Sequence[str],
+        ignored_tags: Sequence[str] = (),
+        split: bool = True,
+        is_xml: bool = False,
     ) -> list[str]:
         """The documents with their text translated and everything else as it was."""
         # In threads: thousands of tags take a second.
         parsed = await asyncio.to_thread(
-            lambda: [HtmlDocument(document, ignored_tags) for document in documents]
+            lambda: [HtmlDocument(text, ignored_tags, is_xml=is_xml) for text in documents]
         )
         segments = [segment for document in parsed for segment in document.segments]
         results: list[TextTranslation] = []

@@ -91,8 +91,6 @@ class CheckpointCallback(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.last_step, self.last_due = trainer.global_step, time.monotonic()
-        # After a resume from an old checkpoint, later ones have replaced some of its files.
-        self.step_files = [name for name in self.step_files if (self.folder / name).is_file()]
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -169,4 +167,6 @@ class CheckpointCallback(pl.Callback):
         return {"kept": list(self.step_files), "best": self.best_score}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.step_files, self.best_score = state_dict["kept"], state_dict["best"]
+        # After a resume from an old checkpoint, later ones have replaced some of its files.
+        self.step_files = [name for name in state_dict["kept"] if (self.folder / name).is_file()]
+        self.best_score = state_dict["best"]

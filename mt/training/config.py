@@ -22,6 +22,7 @@ from mt.data.readers import CorpusReader
 from mt.data.tokenizer import MAX_VOCAB_SIZE
 from mt.model.checkpoint import MOST_LENGTH
 from mt.utils import hydra_app
+from mt.utils.cache import cache_folder
 from mt.utils.checks import check_bool, check_int, check_number, short_repr
 
 log = logging.getLogger("mt")
@@ -180,6 +181,8 @@ def read_config(cfg: DictConfig) -> TrainConfig:
     sections = ("data", "data.clean", "model", "tokenizer", "training", "search", "trainer")
     hydra_app.check_sections(cfg, *sections)
     hydra_app.check_names(cfg, "train", trainer=TRAINER)
+    if cfg.data.cache_dir == "":  # MT_CACHE is set and empty, which counts as not set
+        cfg.data.cache_dir = str(cache_folder())
     resolved = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     resolved["init_from"] = init_from = _init_from(resolved.pop("start_from", None), cfg.init_from)
     reader = hydra_app.instantiate(cfg, "data.reader")

@@ -73,6 +73,8 @@ def fit(run: Run) -> int:
 def _open_folder(run: Run) -> None:
     """Make the run directory with its settings, its tokenizer and its log."""
     (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    # That of a resumed or pretrained model need not be the one that was asked for.
+    run.config.resolved["tokenizer"]["vocab_size"] = run.module.tokenizer.vocab_size
     changes = keep_settings(run.folder, run.config.resolved, run.resumed_step)
     atomic_write(run.folder / "config.yaml", OmegaConf.to_yaml(run.config.resolved))
     if run.resume is None:

@@ -95,6 +95,8 @@ def get_tokenizer(
         loaded = Tokenizer.load(path)
         if named is not None and Tokenizer.load(named).proto != loaded.proto:
             raise ValueError(f"tokenizer.path={named} is not the tokenizer of the run, {path}")
+        _check_size(config, path, loaded)
+        _check_kind(config, path, loaded)
         return loaded
     if pretrained is not None and pretrained.loaded is not None:
         return pretrained.loaded.tokenizer
@@ -133,14 +135,20 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
                     )
                 tokenizer.save(trained, path)
     loaded = Tokenizer.load(path)
-    if named and loaded.vocab_size != size:
+    _check_size(config, path, loaded)
+    _check_kind(config, path, loaded)
+    log.info(f"tokenizer: {path}, {loaded.vocab_size:,} pieces")
+    return loaded
+
+
+def _check_size(config: TrainConfig, path: Path, loaded: Tokenizer) -> None:
+    """ValueError when the command line names another number of pieces than the file has."""
+    size = config.tokenizer.vocab_size
+    if "tokenizer.vocab_size" in _names(config.overrides) and loaded.vocab_size != size:
         raise ValueError(
             f"tokenizer.vocab_size={size}, but {path} has {loaded.vocab_size} pieces: "
             "leave the size out, or name another tokenizer.path"
         )
-    _check_kind(config, path, loaded)
-    log.info(f"tokenizer: {path}, {loaded.vocab_size:,} pieces")
-    return loaded
 
 
 def _check_kind(config: TrainConfig, path: Path, loaded: Tokenizer) -> None:

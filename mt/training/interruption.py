@@ -44,9 +44,7 @@ class Interruption(pl.Callback):
                 exit_now(trainer, self.folder, signum)
             module.stop_requested = True
             if trainer.is_global_zero:
-                log.warning(
-                    "stopping after this step and its validation; a second signal stops at once"
-                )
+                log.warning("stopping after this step; a second signal stops at once")
 
         keep_signal_handlers(trainer)
         before = {signum: signal.signal(signum, handle) for signum in SIGNALS}

@@ -28,12 +28,12 @@ NEEDED: dict[str, type] = {
     "TranslationData.world_size": int,
     "TranslationData.pairs": int,
 }
-# Settings that may change without changing what the run learns.
+# Settings that may change without changing the model that the run ends with.
 NEUTRAL = {
-    "ckpt", "start_from", "validate_every", "checkpoint_every", "average", "show_examples",
-    "data.cache_dir", "data.workers", "data.test", "data.reader.test", "data.validation",
-    "data.reader.validation", "data.validation_limit", "trainer.max_steps",
-    "trainer.log_every_n_steps", "search.beam_size", "search.alpha", "search.batch_size",
+    "ckpt", "start_from", "validate_every", "show_examples", "data.cache_dir", "data.workers",
+    "data.test", "data.reader.test", "data.validation", "data.reader.validation",
+    "data.validation_limit", "trainer.max_steps", "trainer.log_every_n_steps", "search.beam_size",
+    "search.alpha", "search.batch_size",
 }  # fmt: skip
 MOST_NAMED = 8  # changes in a message
 MISSING = object()

@@ -53,15 +53,15 @@ OmegaConf.register_new_resolver("new_dir", new_dir, replace=True, use_cache=True
 @contextmanager
 def only_run(folder: Path) -> Iterator[None]:
     """Let no other run use the folder inside the block. Raises BlockingIOError when one does."""
-    folder.mkdir(parents=True, exist_ok=True)
     file, end = folder / ".lock", time.monotonic() + LOCK_TIMEOUT
     with ExitStack() as stack:
         while True:
             try:
+                folder.mkdir(parents=True, exist_ok=True)
                 message = f"{folder}: another mt.train is running there; wait, or name another"
                 stack.enter_context(exclusive_lock(file, message))
                 break
-            except BlockingIOError:
+            except (BlockingIOError, FileNotFoundError):  # another rank removes empty folders
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.1)

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 
-def cache_folder(name: str) -> Path:
-    """A folder in the cache, $MT_CACHE or ~/.cache/mt; it need not exist.
+def cache_folder(name: str = "") -> Path:
+    """The cache, $MT_CACHE or ~/.cache/mt, or a folder in it; it need not exist.
 
     Raises RuntimeError where the user has no home.
     """

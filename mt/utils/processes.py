@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import ModuleType
 
+RANK_ZERO = "MT_RANK_ZERO"  # in the environment of ranks that rank 0 starts: its process id
 SWEEP = "MT_SWEEP"  # in the environment of a job: the process id of its sweep
 # They end a run. SLURM sends the last, which Windows lacks.
 SIGNALS = tuple(
@@ -25,6 +26,8 @@ def exit_with_parent(parent: int | None = None) -> None:
     Otherwise a rank whose rank 0 was killed would wait for it, on a GPU for many minutes.
     """
     parent = parent or os.getppid()
+    if RANK_ZERO in os.environ and parent == 1 != int(os.environ[RANK_ZERO]):
+        os._exit(1)  # it was killed while this process began
 
     def watch() -> None:
         while os.getppid() == parent:

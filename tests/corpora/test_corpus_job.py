@@ -232,6 +232,18 @@ def test_damaged_parts_are_computed_again(begun: Path, tmp_path: Path) -> None:
     assert read(output) == [f"LINE {n}" for n in range(9)]
 
 
+def test_a_name_with_brackets_goes_on_too(begun: Path, tmp_path: Path) -> None:
+    output = tmp_path / "news [2024].txt"
+
+    def killed(worker: tuple[Any, ...], blocks: list[Block]) -> Generator[str, None, None]:
+        yield from alone(worker, blocks[:2])
+        raise Killed
+
+    with suppress(Killed):
+        run(Upper(), begun, output, block_rows=4, engine=killed)
+    assert run(Upper(), begun, output, block_rows=4).kept == 8
+
+
 def test_a_block_that_two_actors_computed_counts_once(tmp_path: Path) -> None:
     source = write(tmp_path / "in.txt", [{"text": f"line {n}"} for n in range(9)])
 
@@ -261,9 +273,11 @@ def test_what_would_do_harm_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "sub.txt" / "mine.txt", [{"text": "z"}])
     run(Upper(), source, tmp_path / "out.txt")
     run(Upper(), source, tmp_path / "out")
+    bad = write(tmp_path / "bad.errors.jsonl", [{"text": "x"}])
     cases: list[tuple[Any, Path, dict[str, Any], str]] = [
         (source, tmp_path / "out.txt", {}, r"out\.txt exists: name another --output"),
         (source, source, {"overwrite": True}, "is read, and .* would replace it"),
+        (bad, tmp_path / "bad", {}, "is read, and the bad rows of .* would replace it"),
         (source, tmp_path, {"overwrite": True}, "is read, and .* would replace it"),
         (source, tmp_path / "no" / "out.txt", {}, "there is no folder"),
         (source, tmp_path / "sub.txt", {"overwrite": True}, r"would replace .*mine\.txt"),

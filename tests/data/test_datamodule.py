@@ -122,6 +122,17 @@ def test_a_sentence_with_an_unknown_character_is_not_resegmented(bpe: Tokenizer)
     assert sum(i != 0 for i in sampled) > len(rows[1]) + 1
 
 
+def test_a_sentence_with_an_unknown_character_gets_no_noise(bpe: Tokenizer) -> None:
+    texts = ["Where is the 犬?", *(source for source, _ in phrasebook.phrases()[:30])]
+    rows = [np.array(ids, np.uint16) for ids in bpe.encode(texts)]
+    prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))
+    batches = BatchDataset(prepared, Augmentation(bpe, bpe_dropout=0.0, noise=1.0, seed=1))
+    noisy = [[i for i in row if i] for row in batches[Draw(0, range(31))].src.padded().tolist()]
+    originals = [[*row.tolist(), EOS] for row in rows]
+    assert originals[0] in noisy
+    assert sum(row in noisy for row in originals) < 20
+
+
 def test_the_only_pair_of_a_batch_is_drawn_anew_in_every_epoch(bpe: Tokenizer) -> None:
     rows = [np.array(ids, np.uint16) for ids in bpe.encode(["Where does your good friend live?"])]
     prepared: Any = SimpleNamespace(fetch=lambda _: (rows, rows))

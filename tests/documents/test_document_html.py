@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from text_document_checks import check, check_hostile, fuzz, moved, shouted, texts
 
+from mt.documents import formats
 from mt.documents.document import DocumentError, Segment, Tag, TagKind
 from mt.documents.html import TOKEN, HtmlDocument
 
@@ -55,12 +56,28 @@ ENTRIES = [
         ("<p>&nbsp;<b> a</b> b <a href=x></a></p>", "<p>&nbsp;<b>A</b> B <a href=x></a></p>"),
         ("Dear <!-- keep --> friend", "DEAR <!-- keep --> FRIEND"),
         ("See [<code>a</code>], <kbd>b</kbd>. It", "SEE [<code>a</code>], <kbd>b</kbd>. IT"),
+        ("<p translate=no>keep<p>go", "<p translate=no>keep<p>GO"),
+        ("<ul><li translate=no>keep <b>it<li>go</ul>",
+         "<ul><li translate=no>keep <b>it<li>GO</ul>"),
+        ("<ul><li translate=no>keep<ul><li>it<li>too</ul>all</ul>go",
+         "<ul><li translate=no>keep<ul><li>it<li>too</ul>all</ul>GO"),
+        ("<tr><td translate=no>keep<td>go</tr>", "<tr><td translate=no>keep<td>GO</tr>"),
+        ("<div><p translate=no>keep</div>go", "<div><p translate=no>keep</div>GO"),
+        ("<script src='x'/>keep</script>go", "<script src='x'/>keep</script>GO"),
+        ("<?xml version='1.0'?><script src='x'/>go", "<?xml version='1.0'?><script src='x'/>GO"),
     ],
 )  # fmt: skip
 def test_text_is_translated_and_the_rest_stays(page: str, rendered: str) -> None:
     document = HtmlDocument(page)
     assert document.render_text(document.segments) == page
     assert shouted(document) == rendered
+
+
+def test_in_xml_any_element_may_be_empty() -> None:
+    page = "<head><script src='x'/><title>go</title></head><textarea/>on"
+    assert shouted(HtmlDocument(page, is_xml=True)) == page.replace("go", "GO").replace("on", "ON")
+    document = formats.read_document("page.xhtml", page.encode())
+    assert [segment.text for segment in document.segments] == ["go", "on"]
 
 
 @pytest.mark.parametrize(

@@ -172,3 +172,8 @@ def test_a_paragraph_is_one_segment() -> None:
 )  # fmt: skip
 def test_hostile_files_end_soon(unit: str) -> None:
     check_hostile(read_markdown, (unit * (20_000 // len(unit))).encode())
+
+
+def test_images_in_images_are_soon_read() -> None:
+    n = 3_000
+    check_hostile(read_markdown, ("![" * n + "word " * 60_000 + "](a)" * n).encode())

@@ -151,6 +151,7 @@ def test_without_matplotlib_one_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    (tmp_path / "x.png").write_bytes(b"of an earlier report")
     with caplog.at_level(logging.WARNING, "mt.evaluate"):
         plots.draw_comparison(tmp_path / "x.png", comparison())
         plots.draw_evaluation(tmp_path / "x.png", {"runs": []}, [], {})

@@ -222,6 +222,14 @@ def test_the_step_by_hand(forced: dict[str, Any]) -> None:
     assert masks[1].tolist() == [1] * 4 + [0] * (len(forced["target"]["ids"]) - 4)
 
 
+def test_the_step_by_hand_names_another_activation(bpe: Tokenizer) -> None:
+    model = babbler(bpe.vocab_size, h=4, activation="gelu")
+    record = inspect(Translator(model, bpe, max_length=60), SENTENCE, max_length=12)
+    assert record["model"]["activation"] == "gelu"
+    for own in record["by_hand"]:
+        assert own["feed_forward_inner"]["equation"] == "gelu(x W_1 + b_1)  (equation 2)"
+
+
 def normalised(x: np.ndarray) -> np.ndarray:
     return (x - x.mean()) / np.sqrt(x.var() + 1e-5)
 

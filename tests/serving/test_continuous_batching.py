@@ -77,10 +77,11 @@ def assert_equal(answer: TextTranslation, translator: Translator, job: Job) -> N
     for part, exact_part in zip(line.parts, wanted.parts, strict=True):
         assert part.output == exact_part.output
         assert part.log_probs == pytest.approx(exact_part.log_probs, abs=1e-4)
-        assert (part.attention is None) == (exact_part.attention is None)
-        if part.attention is not None:
-            assert part.attention.shape == exact_part.attention.shape
-            assert float((part.attention - exact_part.attention).abs().max()) < 1e-4
+        assert part.attention is None  # it would take much memory
+        assert (part.alignment is None) == (exact_part.alignment is None)
+        if part.alignment is not None:
+            assert part.alignment.shape == exact_part.alignment.shape
+            assert float((part.alignment - exact_part.alignment).abs().max()) < 1e-4
 
 
 def test_answers_are_those_of_the_translator_whoever_else_is_there(translator: Translator) -> None:
@@ -148,6 +149,30 @@ def test_a_text_grows_in_partial_results(
         # Greedy search takes nothing back.
         first = answer.lines[0].parts[0]
         assert all(answer.text.startswith(t[:5]) for t in texts if len(first.output) > 5)
+
+
+def test_lines_that_stay_as_they_are_are_in_partial_results(
+    one_thread: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous_batching, "PARTIAL_SECONDS", 0.0)
+    seen: list[str] = []
+    job = Job(
+        [f"https://example.org/a\n{ENGLISH[0]}"],
+        SearchOptions(beam_size=2),
+        on_partial=lambda _, text: seen.append(text),
+        terms=TermRules(keep=True),
+    )
+    engine = ContinuousBatching(one_thread)
+    (answer,) = run(engine, lambda: engine.translate(job, 60))
+    for text in (*seen, answer.text):
+        assert text.startswith("https://example.org/a")
+    assert len(seen) > 3
+
+
+def test_a_full_server_plans_nothing(one_thread: Translator) -> None:
+    engine = ContinuousBatching(one_thread, max_requests=0)
+    with pytest.raises(Overloaded):
+        run(engine, lambda: engine.translate(Job(["A house."], SearchOptions()), 60))
 
 
 def test_a_long_text_does_not_hold_up_a_short_one(one_thread: Translator) -> None:

@@ -165,6 +165,17 @@ def test_connections_are_limited(server: Server) -> None:
     assert httpx.get(server.address + "/health/live").status_code == 200
 
 
+def test_an_answer_that_nobody_reads_closes_the_connection(server: Server) -> None:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)  # a small window
+    with client:
+        client.connect(("127.0.0.1", int(server.address.rpartition(":")[2])))
+        ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+        client.sendall(ask * 100)
+        wait_for(lambda: len(server.server_state.connections) == 1)
+        wait_for(lambda: not server.server_state.connections)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_when_a_client_leaves_its_work_is_dropped(
     server: Server, stand_in: StandIn, stream: bool

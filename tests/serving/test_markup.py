@@ -65,6 +65,13 @@ def test_tags_of_the_caller_are_left_alone() -> None:
     assert answer.json()["translations"][0]["text"] == "<X>keep</X><y>GO</y>"
 
 
+def test_in_xml_an_element_may_be_empty() -> None:
+    body = {"text": "<script/>go", "source_lang": "EN", "target_lang": "DE"}
+    for handling, text in (("xml", "<script/>GO"), ("html", "<script/>go")):
+        answer = post("/v2/translate", json=body | {"tag_handling": handling})
+        assert answer.json()["translations"][0]["text"] == text
+
+
 def test_a_sentence_with_inline_tags_is_one_text_and_is_aligned() -> None:
     stand_in = StandIn()
     app = create_app(stand_in)
@@ -112,9 +119,9 @@ def test_markup_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = set()
 
     class Watched(HtmlDocument):
-        def __init__(self, *arguments: Any) -> None:
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
             threads.add(threading.current_thread())
-            super().__init__(*arguments)
+            super().__init__(*arguments, **settings)
 
         def render_text(self, translated: Sequence[Segment]) -> str:
             threads.add(threading.current_thread())

@@ -156,6 +156,17 @@ def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
     assert [part["source"] for part in clauses] == ["Where is it?", "Come here!"]
 
 
+def test_a_line_that_stays_as_it_is_has_a_segment() -> None:
+    line = Translation(" 10:30 ", "10:30", 0.0, 0, (("10:30", 0.0),))
+    for split in (True, False):
+        assert line_record(line, split, tokens=True)["segments"] == [
+            {
+                "source": "10:30", "text": "10:30", "log_prob": 0.0, "confidence": 1.0,
+                "source_pieces": (), "pieces": (), "log_probs": [],
+            }
+        ]  # fmt: skip
+
+
 def test_a_score_that_is_no_number_is_null() -> None:
     stand_in = StandIn()
     nan = float("nan")

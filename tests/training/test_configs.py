@@ -27,7 +27,7 @@ from mt.inference.translator import Translator
 from mt.model.decoder_only import make_model
 from mt.model.transformer import PAPER, Transformer
 from mt.training import run_dir  # noqa: F401  # it registers the resolver of hydra.run.dir
-from mt.training.config import read_config
+from mt.training.config import TrainConfig, read_config
 from mt.training.lightning_module import TranslationModule
 from mt.training.loss import smoothed_cross_entropy
 from mt.utils import hydra_app
@@ -64,6 +64,16 @@ def resolved(name: str, *overrides: str) -> dict[str, Any]:
     content = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(content, dict)
     return content  # type: ignore[return-value]
+
+
+def settings(*given: str) -> tuple[TrainConfig, Any, Any]:
+    """What mt.train reads of a command line; Hydra's choices and overrides."""
+    cfg = compose("train", list(given), return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)
+    choices, overrides = cfg.hydra.runtime.choices, cfg.hydra.overrides.task
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return read_config(cfg), choices, overrides
 
 
 def parameters(function: Any) -> set[str]:
@@ -103,12 +113,7 @@ def test_evaluation_composes_with_every_data(data: str) -> None:
 
 @pytest.mark.parametrize("experiment", members("experiment"))
 def test_every_experiment_composes_and_is_read(experiment: str) -> None:
-    cfg = compose("train", [f"experiment={experiment}", "seed=7"], return_hydra_config=True)
-    HydraConfig.instance().set_config(cfg)
-    choices, overrides = cfg.hydra.runtime.choices, cfg.hydra.overrides.task
-    with open_dict(cfg):
-        del cfg["hydra"]
-    config = read_config(cfg)
+    config, choices, overrides = settings(f"experiment={experiment}", "seed=7")
     plain = resolved("train", f"experiment={experiment}") | {"seed": 7}
     assert config.resolved.keys() == resolved("train").keys() - {"start_from"}
     assert config.resolved == {key: plain[key] for key in config.resolved}
@@ -206,6 +211,12 @@ def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MT_CACHE", "/large/disk")
     for data in members("data"):
         assert resolved("train", f"data={data}")["data"]["cache_dir"] == "/large/disk"
+
+
+def test_an_empty_name_of_the_cache_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MT_CACHE", "")
+    config, _, _ = settings("data=phrasebook")
+    assert config.data.cache_dir == str(Path("~/.cache/mt").expanduser())
 
 
 # Every line is explained

@@ -223,6 +223,18 @@ def test_no_change_of_settings_is_no_news(tmp_path: Path) -> None:
     assert keep_settings(tmp_path, new, 3) == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "is_neutral"),
+    [("average", False), ("checkpoint_every", False), ("validate_every", True)],
+)
+def test_what_the_model_is_the_mean_of_is_no_neutral_setting(
+    name: str, is_neutral: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(f"{name}: 5\n")
+    text = keep_settings(tmp_path, {name: 1}, 3)
+    assert ("will not end as it would have" in text) != is_neutral
+
+
 def test_settings_of_the_trainer_that_one_command_lacks_are_named(tmp_path: Path) -> None:
     old = {"trainer": {"gradient_clip_val": 0.1, "gradient_clip_algorithm": "value"}}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(old))

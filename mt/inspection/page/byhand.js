@@ -186,8 +186,10 @@ function feedForward({ record, report, values }) {
     heading("Feed-forward network"),
     paragraph(
       `${between}The same two matrices for every row, with d_ff = ` +
-        `${grouped(report.model.d_ff)} numbers between them; what is below 0 becomes 0: here ` +
-        `${grouped(zeros)} of them.`,
+        `${grouped(report.model.d_ff)} numbers between them` +
+        (report.model.activation === "relu"
+          ? `; what is below 0 becomes 0: here ${grouped(zeros)} of them.`
+          : `, to each of which ${report.model.activation} is applied.`),
     ),
     quantity(record, "feed_forward_input", "input"),
     quantity(record, "feed_forward_inner", "inner"),
