@@ -15,12 +15,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mt.inference.number_forms import (
+    CURRENCIES,
     DECIMALS,
+    amounts,
     clock_time,
     decade,
     is_number,
+    millions,
     number_range,
     numerals,
+    numeric_date,
     ordinal,
     written,
 )
@@ -293,8 +297,18 @@ _NUMBERED = frozenset(
     """.split()  # noqa: SIM905
 )
 _UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:[%‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
-_CURRENCIES = {"€": ("Euro",), "$": ("Dollar",), "£": ("Pfund",), "¥": ("Yen",)}
 _SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?!%)|[‰€$£¥]|°[CF]?|(?:{_UNITS})(?!\w))")
+_MILLIONS = re.compile(r"[ \u00a0\u202f](million|billion)(?![\w-])")
+_NUMERIC_DATE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/((?:1[0-9]|20)[0-9]{2})")
+# "won 9-5", "the score was 5-1", but not "lost 3-5 kilos"
+_SCORE_BEFORE = re.compile(
+    r"(?:won|wins?|lost|loses?|leading|leads?|led|ended|ends|score[sd]?|beat|drew|draw|trailing)"
+    r"(?: (?:is|was|were|at|by|with|them|us|it))? \Z"
+)
+_SCORE_AFTER = re.compile(
+    r"\s*(?:[.,;:!?)]|\Z)| (?:in|on|at|against|to|after|and|but|with|last|yesterday|today)\b"
+)
+_PRERELEASES = frozenset(("alpha", "beta", "dev", "final", "preview", "release", "stable"))
 _GOES_ON = re.compile(r"[^\W\d_A-Z][,;]?\Z")
 _CONTEXT = 32  # characters before a number that decide about it
 
@@ -324,7 +338,7 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         yield Kept(start, start + len(token), "number", written(token, decimal))
         return
     parts = token.split("-")
-    while len(parts) > 1 and len(parts[-1]) > 2 and parts[-1].isalpha() and parts[-1].islower():
+    while len(parts) > 1 and _is_word(parts[-1]):
         parts.pop()  # "sized" of "A4-sized"
     token = "-".join(parts)
     end = start + len(token)
@@ -340,11 +354,30 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         numbers = written(match[1], decimal)
         forms = tuple(f"{number}{blank}{match[2]}" for number in numbers for blank in ("", " "))
         yield Kept(start, end, "number", forms)
+    elif decimal != "as written" and (forms := _numeric_date(token)):
+        yield Kept(start, end, "date", forms)
     elif (match := _RANGE.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
+        before = text[max(0, start - _CONTEXT) : start]
+        if (
+            decimal != "as written"
+            and _SCORE_BEFORE.search(before)
+            and _SCORE_AFTER.match(text, end)
+        ):
+            yield Kept(start, end, "number", (f"{match[1]}:{match[3]}",))
+            return
         forms = number_range(match[1], match[2], match[3], decimal)
         yield Kept(start, end, "number", forms)
     else:
         yield _as_is(text, start, end, "identifier")
+
+
+def _numeric_date(token: str) -> tuple[str, ...]:
+    match = _NUMERIC_DATE.fullmatch(token)
+    return numeric_date(match[1], match[2], match[3]) if match else ()
+
+
+def _is_word(part: str) -> bool:
+    return len(part) > 2 and part.isalpha() and part.islower() and part not in _PRERELEASES
 
 
 def _number(text: str, start: int, number: str, decimal: str) -> Kept:
@@ -358,6 +391,9 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
         forms = tuple(sign + form for form in forms for sign in "-−–")
         return Kept(start - 1, end, "number", forms)
+    if text[start - 1 : start] in CURRENCIES and (match := _MILLIONS.match(text, end)):
+        every = millions(forms, match[1], text[start - 1])
+        return Kept(start - 1, match.end(), "number", every)
     if amount := _amount(text, start, end, forms):
         return amount
     # "with Windows 7", but not "Buy 3"
@@ -370,15 +406,11 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
 
 def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | None:
     """A number with the sign of a currency before it or after it, or with a unit after it."""
-    if text[start - 1 : start] in _CURRENCIES:
+    if text[start - 1 : start] in CURRENCIES:
         start -= 1
         sign = text[start]
     elif match := _SIGN_AFTER.match(text, end):
         end, sign = match.end(), match[1]
     else:
         return None
-    names = _CURRENCIES.get(sign, ())
-    written = [f"{form} {name}" for form in forms for name in (sign, *names)]
-    written += [f"{form}{sign}" for form in forms]
-    written += [f"{sign}{form}" for form in forms if names]
-    return Kept(start, end, "number", tuple(written))
+    return Kept(start, end, "number", amounts(forms, sign))

@@ -16,6 +16,9 @@ _NUMERALS = {
 _STEMS = _NUMERALS | {1: "ers", 3: "drit", 7: "sieb", 8: "ach"}  # of ordinals: with t and an ending
 
 
+CURRENCIES = {"€": ("Euro",), "$": ("Dollar",), "£": ("Pfund",), "¥": ("Yen",)}
+
+
 def is_number(token: str) -> bool:
     """Whether it is 12, 1,250.50 or .5."""
     return token.isdecimal() or _ENGLISH.fullmatch(token) is not None
@@ -65,8 +68,37 @@ def number_range(first: str, dash: str, last: str, decimal: str) -> tuple[str, .
 def clock_time(hour: str, minute: str | None, is_afternoon: bool) -> tuple[str, ...]:
     """The forms of a time such as 3:15 pm: of 24 hours, or as it is."""
     hours = [str(int(hour) % 12 + 12 * is_afternoon), hour]
-    if int(hour) == 12 and not is_afternoon:
-        hours = ["0", "24", hour]
+    if int(hour) == 12 and not is_afternoon:  # 12 Uhr is noon
+        hours = ["0"] if minute else ["0", "24"]
     if minute:
         hours = [f"{h}{sign}{minute}" for h in hours for sign in ":."]
     return tuple(dict.fromkeys(hours))
+
+
+def numeric_date(first: str, second: str, year: str) -> tuple[str, ...]:
+    """The forms of 03/18/1987 or 18/03/1987; none of 03/04/1987, which may be either day."""
+    numbers = int(first), int(second)
+    if min(numbers) < 1 or min(numbers) > 12 or not 12 < max(numbers) <= 31:
+        return ()
+    day, month = max(numbers), min(numbers)
+    return tuple(dict.fromkeys((f"{day}.{month:02}.{year}", f"{day}.{month}.{year}")))
+
+
+def amounts(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
+    """The forms of a number with the sign of a currency or a unit."""
+    names = CURRENCIES.get(sign, ())
+    written_forms = [f"{form} {name}" for form in forms for name in (sign, *names)]
+    written_forms += [f"{form}{sign}" for form in forms]
+    written_forms += [f"{sign}{form}" for form in forms if names]
+    return tuple(written_forms)
+
+
+def millions(forms: tuple[str, ...], word: str, currency: str) -> tuple[str, ...]:
+    """The forms of an amount such as €276 million; ``forms`` are those of its number."""
+    name = {"million": "Million", "billion": "Milliarde"}[word]
+    many = name + ("en" if word == "million" else "n")
+    short = {"million": "Mio.", "billion": "Mrd."}[word]
+    signs = (*CURRENCIES.get(currency, ()), currency)
+    names = [name if form == "1" else many for form in forms]
+    rows = [*zip(forms, names, strict=True), *((form, short) for form in forms)]
+    return tuple(f"{form} {written_name} {sign}" for form, written_name in rows for sign in signs)
