@@ -60,7 +60,7 @@ def read_pickle(path: Path, zipped: bool = True) -> Any:
                 _check_archive(file)
             file.seek(0)
             return torch.load(file, map_location="cpu", weights_only=True)
-        except (MemoryError, OSError):
+        except MemoryError:
             raise
         except Exception:  # torch's own message would explain how to run the code
             raise ValueError(

@@ -181,7 +181,7 @@ def read_config(cfg: DictConfig) -> TrainConfig:
     sections = ("data", "data.clean", "model", "tokenizer", "training", "search", "trainer")
     hydra_app.check_sections(cfg, *sections)
     hydra_app.check_names(cfg, "train", trainer=TRAINER)
-    if cfg.data.cache_dir == "":  # MT_CACHE is set and empty, which counts as not set
+    if cfg.data.cache_dir == os.environ.get("MT_CACHE") == "":  # which counts as not set
         cfg.data.cache_dir = str(cache_folder())
     resolved = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     resolved["init_from"] = init_from = _init_from(resolved.pop("start_from", None), cfg.init_from)

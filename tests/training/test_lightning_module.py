@@ -141,12 +141,12 @@ def test_dropout_repeats_for_the_same_batch_number(bpe: Tokenizer, tmp_path: Pat
     assert torch.equal(weights(disturb=False), weights(disturb=True))
 
 
-def test_a_request_stops_training_within_two_steps(bpe: Tokenizer, tmp_path: Path) -> None:
+def test_a_request_stops_training_of_one_process_at_once(bpe: Tokenizer, tmp_path: Path) -> None:
     module = TranslationModule(bpe, SHAPE)
     module.stop_requested = True
     fitted = fit(module, bpe, tmp_path, max_steps=50)
     assert module.stopped
-    assert fitted.global_step == 2
+    assert fitted.global_step == 1
 
 
 def test_a_module_saves_its_settings_in_plain_types(bpe: Tokenizer) -> None:
