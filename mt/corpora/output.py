@@ -139,7 +139,11 @@ class Output:
 
     def kept_parts(self) -> Iterator[Part]:
         """The parts of an interrupted run; a damaged record goes and its block comes again."""
-        for name in sorted(self.fs.ls(self.parts, detail=False)):
+        try:
+            names = self.fs.ls(self.parts, detail=False)
+        except FileNotFoundError:  # a store of objects has no empty folders
+            return
+        for name in sorted(names):
             if not re.search(r"[0-9]\.json\Z", name):
                 continue
             content = self.fs.cat_file(name)

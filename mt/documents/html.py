@@ -47,6 +47,7 @@ ENDED_BY = {
         "address", "article", "aside", "blockquote", "details", "dialog", "div", "dl", "fieldset",
         "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
         "hgroup", "hr", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul",
+        "dd", "dt", "li", "thead", *CELLS,  # which end what is around it
     )),
 }  # fmt: skip
 # Elements without an end tag
@@ -159,7 +160,7 @@ def html_parts(
             keep = _is_kept(attributes)
             is_raw = tag in RAW and not (is_xml and closed)
             if is_raw or (not alone and (tag in verbatim or keep)):
-                start = position = verbatim_end(text, tag, position)
+                start = position = verbatim_end(text, tag, position, is_xml)
                 raw: list[Part] = [text[match.start() : position]]
                 if is_raw and not keep:
                     raw = [*start_tag(document, match), text[match.end() : position]]
@@ -258,12 +259,12 @@ def _is_kept(attributes: dict[str, str]) -> bool:
     return translate == "no" or "notranslate" in _value(attributes.get("class", "")).split()
 
 
-def verbatim_end(text: str, tag: str, position: int) -> int:
+def verbatim_end(text: str, tag: str, position: int, is_xml: bool = False) -> int:
     """Where the element ``tag`` ends whose start tag ends at ``position``."""
     if tag in RAW:
         end_tag = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(text, position)
         return end_tag.start() if end_tag else len(text)
-    if tag in ENDED_BY:
+    if tag in ENDED_BY and not is_xml:
         return _optional_end(text, tag, position)
     depth = 1
     while depth and (match := TOKEN.search(text, position)):
@@ -289,12 +290,13 @@ def _optional_end(text: str, tag: str, position: int) -> int:
                 return position if name == tag and not inside else match.start()
             while inside.pop() != name:
                 pass
-        elif name in ENDED_BY[tag] and not inside:
-            return match.start()
-        elif name not in VOID and not match["attributes"].endswith("/"):
-            if inside and name in ENDED_BY.get(inside[-1], ()):
+        else:
+            while inside and name in ENDED_BY.get(inside[-1], ()):
                 inside.pop()
-            inside.append(name)
+            if not inside and name in ENDED_BY[tag]:
+                return match.start()
+            if name not in VOID and not match["attributes"].endswith("/"):
+                inside.append(name)
     return len(text)
 
 

@@ -302,7 +302,8 @@ _MILLIONS = re.compile(r"[ \u00a0\u202f](million|billion)(?![\w-])")
 _NUMERIC_DATE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/((?:1[0-9]|20)[0-9]{2})")
 # "won 9-5", "the score was 5-1", but not "lost 3-5 kilos"
 _SCORE_BEFORE = re.compile(
-    r"(?:won|wins?|lost|loses?|leading|leads?|led|ended|ends|score[sd]?|beat|drew|draw|trailing)"
+    r"(?:won|wins?|lost|loses?|leading|led|trailing|beat|drew|scored"
+    r"|(?:match|game) ended|(?<!average )score (?:was|is))"
     r"(?: (?:is|was|were|at|by|with|them|us|it))? \Z"
 )
 _SCORE_AFTER = re.compile(
@@ -357,14 +358,11 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
     elif decimal != "as written" and (forms := _numeric_date(token)):
         yield Kept(start, end, "date", forms)
     elif (match := _RANGE.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
-        before = text[max(0, start - _CONTEXT) : start]
-        if (
-            decimal != "as written"
-            and _SCORE_BEFORE.search(before)
-            and _SCORE_AFTER.match(text, end)
-        ):
-            yield Kept(start, end, "number", (f"{match[1]}:{match[3]}",))
-            return
+        if decimal != "as written" and max(len(match[1]), len(match[3])) < 3:
+            before = text[max(0, start - _CONTEXT) : start]
+            if _SCORE_BEFORE.search(before) and _SCORE_AFTER.match(text, end):
+                yield Kept(start, end, "number", (f"{match[1]}:{match[3]}",))
+                return
         forms = number_range(match[1], match[2], match[3], decimal)
         yield Kept(start, end, "number", forms)
     else:
@@ -391,7 +389,8 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
         forms = tuple(sign + form for form in forms for sign in "-−–")
         return Kept(start - 1, end, "number", forms)
-    if text[start - 1 : start] in CURRENCIES and (match := _MILLIONS.match(text, end)):
+    is_plain = text[start - 1 : start] in CURRENCIES and not text[start - 2 : start - 1].isalpha()
+    if is_plain and decimal != "as written" and (match := _MILLIONS.match(text, end)):
         every = millions(forms, match[1], text[start - 1])
         return Kept(start - 1, match.end(), "number", every)
     if amount := _amount(text, start, end, forms):

@@ -132,8 +132,8 @@ class ContinuousBatching:
         """The translations of the job's texts, in order; see ``Engine.translate``."""
         deadline = time.monotonic() + timeout
         with self._changed:
-            if len(self._requests) >= self.max_requests:  # before it takes memory
-                raise self._overloaded(0)
+            if len(self._requests) >= self.max_requests and any(map(str.strip, job.texts)):
+                raise self._overloaded(sum(len(other.waiting) for other in self._turns))
         plan = partial(self._plan, job, asyncio.get_running_loop(), deadline)
         has_glossary = job.terms is not None and job.terms.glossary is not None
         is_long = sum(map(len, (*job.texts, *job.prefixes))) > MAX_INLINE

@@ -16,6 +16,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mt.serving.limits import Limits
 from mt.serving.service import Service
 
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
     b"content-length: 0\r\n\r\n"
@@ -67,7 +73,7 @@ class Protocol(H11Protocol):
         self._reading_due = self.loop.call_later(seconds, self._check_reading, unread)
 
     def _check_reading(self, unread: int) -> None:
-        waiting = self.transport.get_write_buffer_size()
+        waiting = _unread_bytes(self.transport)
         if waiting and waiting == unread:
             self.transport.abort()  # close() would wait for the client
         else:
@@ -77,6 +83,15 @@ class Protocol(H11Protocol):
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None
+
+
+def _unread_bytes(transport: asyncio.Transport) -> int:
+    """What waits to be sent: where the system says it, with what its own buffer holds."""
+    waiting = transport.get_write_buffer_size()
+    if waiting and fcntl is not None:
+        content = fcntl.ioctl(transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+        waiting += int.from_bytes(content, sys.byteorder)
+    return waiting
 
 
 class Server(uvicorn.Server):

@@ -35,6 +35,7 @@ NEUTRAL = {
     "data.validation_limit", "trainer.max_steps", "trainer.log_every_n_steps", "search.beam_size",
     "search.alpha", "search.batch_size",
 }  # fmt: skip
+UNCOMPARED = {"ckpt", "tokenizer.vocab_size"}  # the run's tokenizer says its size
 MOST_NAMED = 8  # changes in a message
 MISSING = object()
 
@@ -135,7 +136,7 @@ def _changes(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         before, now = old.get(key, MISSING), new.get(key, MISSING)
         if isinstance(before, dict) and isinstance(now, dict):
             yield from _changes(before, now, f"{prefix}{key}.")
-        elif before != now and f"{prefix}{key}" != "ckpt":
+        elif before != now and f"{prefix}{key}" not in UNCOMPARED:
             yield f"{prefix}{key}", f"{_yaml(before)} → {_yaml(now)}"
 
 

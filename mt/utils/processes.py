@@ -25,9 +25,10 @@ def exit_with_parent(parent: int | None = None) -> None:
 
     Otherwise a rank whose rank 0 was killed would wait for it, on a GPU for many minutes.
     """
-    parent = parent or os.getppid()
-    if RANK_ZERO in os.environ and parent == 1 != int(os.environ[RANK_ZERO]):
-        os._exit(1)  # it was killed while this process began
+    if parent is None:
+        parent = os.getppid()
+        if RANK_ZERO in os.environ and parent == 1 != int(os.environ[RANK_ZERO]):
+            os._exit(1)  # rank 0 was killed while this process began
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -244,6 +244,17 @@ def test_a_name_with_brackets_goes_on_too(begun: Path, tmp_path: Path) -> None:
     assert run(Upper(), begun, output, block_rows=4).kept == 8
 
 
+def test_a_store_without_empty_folders_is_written(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any, **__: Any) -> list[str]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(fsspec.implementations.local.LocalFileSystem, "ls", missing)
+    run(Upper(), begun, tmp_path / "new.txt", block_rows=4)
+    assert read(tmp_path / "new.txt") == [f"LINE {n}" for n in range(9)]
+
+
 def test_a_block_that_two_actors_computed_counts_once(tmp_path: Path) -> None:
     source = write(tmp_path / "in.txt", [{"text": f"line {n}"} for n in range(9)])
 

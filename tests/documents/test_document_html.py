@@ -62,6 +62,11 @@ ENTRIES = [
         ("<ul><li translate=no>keep<ul><li>it<li>too</ul>all</ul>go",
          "<ul><li translate=no>keep<ul><li>it<li>too</ul>all</ul>GO"),
         ("<tr><td translate=no>keep<td>go</tr>", "<tr><td translate=no>keep<td>GO</tr>"),
+        ("<table><tr translate=no><td>keep<td>it<tr><td>go</table>",
+         "<table><tr translate=no><td>keep<td>it<tr><td>GO</table>"),
+        ("<table><thead translate=no><tr><td>keep<tbody><tr><td>go</table>",
+         "<table><thead translate=no><tr><td>keep<tbody><tr><td>GO</table>"),
+        ("<ul><li translate=no><p>keep<li>go</ul>", "<ul><li translate=no><p>keep<li>GO</ul>"),
         ("<div><p translate=no>keep</div>go", "<div><p translate=no>keep</div>GO"),
         ("<script src='x'/>keep</script>go", "<script src='x'/>keep</script>GO"),
         ("<?xml version='1.0'?><script src='x'/>go", "<?xml version='1.0'?><script src='x'/>GO"),
@@ -71,6 +76,11 @@ def test_text_is_translated_and_the_rest_stays(page: str, rendered: str) -> None
     document = HtmlDocument(page)
     assert document.render_text(document.segments) == page
     assert shouted(document) == rendered
+
+
+def test_in_xml_every_element_has_an_end_tag() -> None:
+    page = "<p translate='no'>keep <div>it</div> all</p><li translate='no'><li>keep</li>it</li>go"
+    assert shouted(HtmlDocument(page, is_xml=True)) == page.replace("go", "GO")
 
 
 def test_in_xml_any_element_may_be_empty() -> None:

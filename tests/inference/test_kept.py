@@ -202,6 +202,11 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("The score was 3–1 at half-time", "3–1", "number", "3:1"),
         ("They beat us 2-0 yesterday", "2-0", "number", "2:0"),
         ("We lost 3-5 kilos", "3-5", "number", "3-5|3–5"),
+        ("The path leads 3-5 in", "3-5", "number", "3-5|3–5"),
+        ("It ended 1945-1946.", "1945-1946", "number", "1945-1946|1945–1946"),
+        ("They won 16.5-11.5.", "16.5-11.5", "number",
+         "16,5-11,5|16,5–11,5|16.5-11.5|16.5–11.5"),
+        ("a US$5 million house", "$5", "number", "5 $|5 Dollar|5$|$5"),
         ("on 3 March 1987", "3", "date", "3"),
         ("March 3, 1987", "3", "date", "3"),
         ("March 3, 1987", "1987", "number", "1987"),
@@ -231,6 +236,8 @@ def test_the_forms_of_numbers(text: str, part: str, kind: str, forms: str) -> No
         ("1.2.3", "1.2.3", "1.2.3"),
         ("03/15/2024", "15.03.2024|15.3.2024", "03/15/2024"),
         ("led 3-1", "3:1", "3-1|3–1"),
+        ("€3 million", "3 Millionen Euro|3 Millionen €|3 Mio. Euro|3 Mio. €",
+         "3 €|3 Euro|3€|€3"),
     ],
 )  # fmt: skip
 def test_how_decimals_are_to_be_written(text: str, german: str, as_written: str) -> None:

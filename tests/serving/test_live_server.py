@@ -165,6 +165,18 @@ def test_connections_are_limited(server: Server) -> None:
     assert httpx.get(server.address + "/health/live").status_code == 200
 
 
+def test_a_slow_reader_gets_the_whole_answer(server: Server) -> None:
+    ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connect(server) as connection:
+        connection.sendall(ask * 200 + ask.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        begin, received = time.monotonic(), b""
+        while time.monotonic() - begin < 4 * QUICK.send_seconds:
+            received += connection.recv(20_000)
+            time.sleep(0.02)
+        received += read_all(connection)
+    assert received.count(b"HTTP/1.1 200 OK") == 201
+
+
 def test_an_answer_that_nobody_reads_closes_the_connection(server: Server) -> None:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)  # a small window
