@@ -39,7 +39,11 @@ class Vocabulary:
         # Tokens alike in all three are told by a number that is no token.
         alike = zip(self.ends_word.tolist(), self.in_word, self.joins, strict=True)
         self.kinds = [-1 - 4 * ends - 2 * into - joins for ends, into, joins in alike]
-        self.token_texts = TokenTexts(self.texts)
+
+    @cached_property
+    def token_texts(self) -> TokenTexts:
+        """Forbidden phrases alone need them, and they take a moment."""
+        return TokenTexts(self.texts)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
@@ -164,7 +168,7 @@ class Constraints:
         self.is_glued = False  # to what is before it, such as a quotation mark
         self.banned: tuple[tuple[int, ...], ...] = ()
         self.rounds = 0
-        self._forbidden = ForbiddenPhrases(vocabulary.token_texts, forbidden)
+        self._forbidden = ForbiddenPhrases(vocabulary.token_texts, forbidden) if forbidden else None
 
     def with_place(
         self, term: int, position: int, word: tuple[int, ...], is_glued: bool = False
@@ -292,10 +296,11 @@ class Constraints:
 
     @property
     def has_forbidden(self) -> bool:
-        return bool(self._forbidden)
+        return self._forbidden is not None
 
     def extend_text(self, text: str, token: int) -> str:
         """The end of what a hypothesis says, as far as forbidden phrases may be in it."""
+        assert self._forbidden is not None
         return (text + self.vocabulary.texts[token])[-self._forbidden.longest - 1 :]
 
     def forbidden_tokens(self, text: str, is_last: bool) -> np.ndarray:
@@ -303,6 +308,7 @@ class Constraints:
 
         ``is_last``: the output ends after the token.
         """
+        assert self._forbidden is not None
         return self._forbidden.tokens(text, is_last)
 
     @property

@@ -41,10 +41,7 @@ class ForbiddenPhrases:
         if not all(self._phrases):
             raise ValueError("a forbidden phrase must not be blank")
         self._token_texts = token_texts
-        self.longest = max(map(len, self._phrases), default=0)
-
-    def __bool__(self) -> bool:
-        return bool(self._phrases)
+        self.longest = max(map(len, self._phrases))
 
     def tokens(self, text: str, is_last: bool) -> np.ndarray:
         """[V] booleans: the tokens after which one of them stands there as whole words.

@@ -25,7 +25,7 @@ SIGNS = frozenset("%{}$`")
 MOST_JOINERS = 8  # characters of them that are looked at
 AFTER_WORD = re.compile(rf"[^\W_][{re.escape(''.join(sorted(JOINERS)))}]*\Z")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
-MOST_CHARACTERS = 20_000  # of all forms of a sentence's terms
+MOST_FORM_CHARACTERS = 20_000  # of all forms of a sentence's terms
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ class TermRules:
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
         all_forms = [*(item.forms for item in kept), *(match.forms for match in free)]
-        share = MOST_CHARACTERS // max(1, min(len(all_forms), MOST_TERMS))
-        required = tuple(_fitting(forms, share) for forms in all_forms[:MOST_TERMS])
+        most = slice(MOST_TERMS)
+        share = MOST_FORM_CHARACTERS // max(1, len(all_forms[most]))
+        required = tuple(_fitting(forms, share) for forms in all_forms[most])
         # What the model would write in another way: numbers as in German, placeholders as words.
         kinds = ("placeholder", "number") if self.decimal == "as written" else ("placeholder",)
         sources = [*taken, *((match.start, match.end) for match in free)]
         may_move = [*(item.kind in kinds for item in kept), *(True for _ in free)]
         spans = [span if moves else None for span, moves in zip(sources, may_move, strict=True)]
-        most = slice(MOST_TERMS)
         # The model imitates the signs of placeholders where none is.
         stray = SIGNS - set(_outside(text, taken[most])) if kept else frozenset()
         as_written = all(text[item.start : item.end] in item.forms for item in kept)
