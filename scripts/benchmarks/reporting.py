@@ -11,8 +11,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from mt.utils.atomic import atomic_write
-
 Row = Mapping[str, Any]
 
 # ------------------------------------------------------------------------------------- numbers
@@ -168,6 +166,8 @@ def new_report(**content: Any) -> dict[str, Any]:
 def write_report(path: str | Path | None, report: Row) -> None:
     """Write a report as JSON, if a path is given."""
     if path:
+        from mt.utils.atomic import atomic_write  # here: other toolkits' interpreters lack mt
+
         atomic_write(path, json.dumps(report, indent=1) + "\n")
 
 

@@ -3,10 +3,11 @@
 python scripts/bundled_model/mix.py cleaned --output data --held-out tatoeba/val news/newstest2013
 
 CLEANED is what clean.py wrote. OUTPUT gets train.tsv, where a pair that weighs 3 stands three
-times; the phrasebook's validation and test splits, validation.PART.tsv and test.PART.tsv; and
-report.json with the pairs, lines and words of each part. No line of train.tsv shares a side with
-what is held out, compared in small letters and without punctuation: the phrasebook's own splits and
-the files of --held-out, which are prefixes of .en and .de, .tsv, or .txt with English lines.
+times; the phrasebook's validation and test splits, validation.PART.tsv and test.PART.tsv; the same
+of software's texts, validation.software.tsv and test.software.tsv; and report.json with the pairs,
+lines and words of each part. No line of train.tsv shares a side with what is held out, compared in
+small letters and without punctuation: these splits and the files of --held-out, which are prefixes
+of .en and .de, .tsv, or .txt with English lines.
 """
 
 import argparse
@@ -58,6 +59,8 @@ LONG_SENTENCE = 8  # words; a shorter one weighs half
 TITLE_WEIGHT, MENU_WEIGHT = 0.15, 0.1  # of text without a final mark, from MENU words and below
 MENU = 5  # words
 RENAMED, JOINED = 30_000, 30_000  # pairs made of Tatoeba's and the hand-written ones
+SOFTWARE = 1000  # pairs of software's texts in validation, and in test
+SHORTEST = 3  # words of such a pair: held-out menu entries would be missed by everybody
 
 
 class HeldOut:
@@ -95,8 +98,25 @@ def weight(part: str, pair: Pair) -> float:
     return TITLE_WEIGHT if words >= MENU else MENU_WEIGHT
 
 
+def hold_out_software(tables: Mapping[str, list[Pair]], split: str, seed: int) -> list[Pair]:
+    """Pairs of software's texts for a split, each text as often as it weighs.
+
+    A hash of the English side chooses the split, so that other cleaning leaves it as it is.
+    """
+    rng = random.Random(seed)
+    drawn = [
+        pair
+        for name, pairs in tables.items()
+        if not DOMAINS[name].everyday
+        for pair in pairs
+        if len(pair[0].split()) >= SHORTEST and phrasebook.choose([pair]) == split
+        if rng.random() < weight(name, pair)
+    ]
+    return rng.sample(drawn, min(SOFTWARE, len(drawn)))
+
+
 def mix(
-    cleaned: Path, held_out: HeldOut, seed: int, factors: Mapping[str, float]
+    tables: Mapping[str, list[Pair]], held_out: HeldOut, seed: int, factors: Mapping[str, float]
 ) -> tuple[list[Pair], dict[str, Any]]:
     """The lines of the training file, in random order, and the report on each part.
 
@@ -121,10 +141,9 @@ def mix(
         return kept
 
     everyday: list[Pair] = []
-    for name, domain in DOMAINS.items():
-        if (cleaned / f"{name}.tsv").is_file():
-            pairs = add(name, list(FileReader(train=str(cleaned / f"{name}.tsv")).pairs("train")))
-            everyday += pairs if domain.everyday else []
+    for name, pairs in tables.items():
+        kept = add(name, pairs)
+        everyday += kept if DOMAINS[name].everyday else []
     for part in phrasebook.PARTS:
         pairs = add(part, phrasebook.load("train", parts=(part,)))
         everyday += pairs if part in ("themes", "vocabulary", "situations") else []
@@ -169,18 +188,25 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> None:
         if args.output.exists():
             raise FileExistsError(f"{args.output} exists: name another --output")
-        if not any(args.cleaned.glob("*.tsv")):
+        files = {name: args.cleaned / f"{name}.tsv" for name in DOMAINS}
+        if not any(file.is_file() for file in files.values()):
             raise FileNotFoundError(f"{args.cleaned}: no .tsv files of clean.py")
+        tables = {
+            name: list(FileReader(train=str(file)).pairs("train"))
+            for name, file in files.items()
+            if file.is_file()
+        }
         held_out = HeldOut()
         for path in args.held_out:
             held_out.add(read_held_out(path))
         with atomic_folder(args.output) as folder:
-            for part in phrasebook.PARTS:
-                for split in ("validation", "test"):
-                    pairs = phrasebook.load(split, parts=(part,))
+            for split in ("validation", "test"):
+                splits = {part: phrasebook.load(split, parts=(part,)) for part in phrasebook.PARTS}
+                splits["software"] = hold_out_software(tables, split, args.seed)
+                for part, pairs in splits.items():
                     held_out.add(pairs)
                     write_tsv(folder / f"{split}.{part}.tsv", pairs)
-            lines, report = mix(args.cleaned, held_out, args.seed, dict(args.factor))
+            lines, report = mix(tables, held_out, args.seed, dict(args.factor))
             write_tsv(folder / "train.tsv", lines)
             (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
         for part, counts in report.items():

@@ -287,6 +287,10 @@ def test_mix_weighs_the_parts_and_leaves_out_what_is_held_out(
     assert not [line for line in lines if "Herein" in line or "Lass" in line or "Probe" in line]
     test_split = (output / "test.themes.tsv").read_text().splitlines()
     assert test_split == ["en\tde", *(f"test themes {i}.\ttest: themes {i}." for i in "abc")]
+    for split in ("validation", "test"):
+        held_out = (output / f"{split}.software.tsv").read_text().splitlines()[1:]
+        assert 5 <= len(held_out) <= 30  # 1.7% of the prose, in the mean; menus are too short
+        assert all("whole sentence" in pair and counts[pair] == 0 for pair in held_out)
 
     again = tmp_path / "again"
     assert mix.main([str(cleaned), "--output", str(again), "--held-out", *files]) == 0

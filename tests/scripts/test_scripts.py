@@ -339,3 +339,13 @@ def test_reproduce_prints_its_usage(arguments: list[str], tmp_path: Path) -> Non
     assert done.returncode == 2
     assert done.stderr.startswith("usage: scripts/reproduce.sh base|big")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["benchmark_mixed", "benchmark_train", "benchmark_translate"])
+def test_other_toolkits_interpreters_can_read_the_benchmarks(name: str) -> None:
+    missing = "sys.modules.update(dict.fromkeys(('mt', 'torch', 'numpy')))"
+    subprocess.run(
+        [sys.executable, "-c", f"import sys; {missing}; import {name}"],
+        cwd=SCRIPTS / "benchmarks",
+        check=True,
+    )
