@@ -13,13 +13,16 @@ from mt.utils import console
 
 with console.exit_at_interrupt():
     from mt.inference.native import library as translation
+    from mt.model import dropout, packed_attention
     from mt.training import loss
+
+    LIBRARIES = (translation.library, loss.library, packed_attention.library, dropout.library)
 
 
 def compile_into(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder}: is a file: name a folder")
-    for library in (translation.library, loss.library):
+    for library in LIBRARIES:
         try:
             files = library.compile_for_every_cpu(folder)
         except subprocess.SubprocessError as error:

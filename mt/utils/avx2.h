@@ -111,6 +111,23 @@ inline Ints sub(Ints a, Ints b) {
 inline Ints mul(Ints a, Ints b) {
     return {_mm256_mullo_epi32(a.low, b.low), _mm256_mullo_epi32(a.high, b.high)};
 }
+inline Ints exclusive_or(Ints a, Ints b) {
+    return {_mm256_xor_si256(a.low, b.low), _mm256_xor_si256(a.high, b.high)};
+}
+inline Ints shift_left(Ints x, int bits) {
+    return {_mm256_slli_epi32(x.low, bits), _mm256_slli_epi32(x.high, bits)};
+}
+inline Ints shift_right(Ints x, int bits) {  // zeros come in
+    return {_mm256_srli_epi32(x.low, bits), _mm256_srli_epi32(x.high, bits)};
+}
+// v in the lanes whose number is ``least`` or more, else 0.
+inline Vector where_least(Ints numbers, int32_t least, Vector v) {
+    const __m256i below = _mm256_set1_epi32(least);
+    const auto some = [&](__m256i x, __m256 y) {
+        return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(below, x)), y);
+    };
+    return {some(numbers.low, v.low), some(numbers.high, v.high)};
+}
 inline Ints to_ints(Vector x) {  // halves to the even number
     return {_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high)};
 }

@@ -60,6 +60,13 @@ inline Ints load(const int32_t* x) { return _mm512_loadu_si512(x); }
 inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline Ints sub(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
 inline Ints mul(Ints a, Ints b) { return _mm512_mullo_epi32(a, b); }
+inline Ints exclusive_or(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
+inline Ints shift_left(Ints x, int bits) { return _mm512_slli_epi32(x, bits); }
+inline Ints shift_right(Ints x, int bits) { return _mm512_srli_epi32(x, bits); }  // zeros come in
+// v in the lanes whose number is ``least`` or more, else 0.
+inline Vector where_least(Ints numbers, int32_t least, Vector v) {
+    return _mm512_maskz_mov_ps(_mm512_cmpge_epi32_mask(numbers, _mm512_set1_epi32(least)), v);
+}
 inline Ints to_ints(Vector x) { return _mm512_cvtps_epi32(x); }  // halves to the even number
 inline Vector to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
 

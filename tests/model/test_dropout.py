@@ -4,15 +4,31 @@ import pytest
 import torch
 from torch import nn
 
-from mt.model.dropout import Dropout, draw_keep_mask
+from mt.model.dropout import Dropout, draw_keep_mask, dropout, library
+from mt.utils import native
+
+
+@pytest.fixture(params=["C++", "PyTorch"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What draws: ``library`` gives the C++ or, as where it is missing, nothing."""
+    if request.param == "PyTorch":
+        monkeypatch.setattr("mt.model.dropout.library", lambda: None)
+    elif library() is None:
+        pytest.skip("this computer cannot compile or run the C++")
+    return request.param
+
+
+def kept(shape: tuple[int, ...], P_drop: float) -> torch.Tensor:
+    return dropout(torch.ones(shape), P_drop) != 0
 
 
 @pytest.mark.parametrize("P_drop", [0.1, 0.3, 0.5, 0.9, 1e-4])
+@pytest.mark.usefixtures("either")
 def test_the_share_dropped_is_the_asked_one(P_drop: float) -> None:
     torch.manual_seed(0)
     n = 2_000_000
-    keep, scale = draw_keep_mask(torch.Size((n,)), P_drop)
-    dropped = 1 - keep.double().mean().item()
+    numbers = dropout(torch.ones(n), P_drop)
+    dropped, scale = 1 - (numbers != 0).double().mean().item(), numbers.max().item()
     assert dropped == pytest.approx(P_drop, abs=5 * (P_drop * (1 - P_drop) / n) ** 0.5 + 2**-17)
     assert scale == pytest.approx(1 / (1 - P_drop), rel=2**-16 / (1 - P_drop))
 
@@ -34,25 +50,28 @@ def test_every_number_of_the_sixteen_bits_is_as_likely_and_decides_as_it_should(
     assert keep.sum().item() * scale == pytest.approx(2**16, rel=1e-12)
 
 
+@pytest.mark.usefixtures("either")
 def test_nearly_all_can_be_dropped() -> None:
-    keep, scale = draw_keep_mask(torch.Size((100_000,)), 1 - 1e-9)
-    assert scale == 2**16
-    assert keep.sum() < 20
+    numbers = dropout(torch.ones(500_000), 1 - 1e-9)
+    assert numbers.max() == 2**16
+    assert (numbers != 0).sum() < 40
 
 
+@pytest.mark.usefixtures("either")
 def test_neighbours_rows_and_calls_are_independent() -> None:
     torch.manual_seed(0)
-    drops = [1.0 - draw_keep_mask(torch.Size((500, 1001)), 0.2)[0].double() for _ in range(2)]
+    drops = [1.0 - kept((500, 1001), 0.2).double() for _ in range(2)]
     (first, second), n = drops, 500 * 1001
     pairs = [
         (first, second),
-        *((first.flatten()[k:], first.flatten()[:-k]) for k in (1, 2, 3, 4, 1001)),
+        *((first.flatten()[k:], first.flatten()[:-k]) for k in (1, 2, 3, 4, 15, 16, 17, 32, 1001)),
     ]
     for x, y in pairs:
         both = (x * y).mean().item()
         assert both == pytest.approx(0.04, abs=5 * (0.04 * 0.96 / n) ** 0.5)
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4), (1,), (0,)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_what_is_kept_is_scaled_and_the_gradient_takes_the_same_way(
@@ -66,6 +85,7 @@ def test_what_is_kept_is_scaled_and_the_gradient_takes_the_same_way(
     assert torch.equal(x.grad * 3, y)
 
 
+@pytest.mark.usefixtures("either")
 def test_a_residual_is_added_untouched_and_has_the_whole_gradient() -> None:
     x = torch.randn(40, 30, requires_grad=True)
     residual = torch.randn(40, 30, requires_grad=True)
@@ -81,6 +101,7 @@ def test_a_residual_is_added_untouched_and_has_the_whole_gradient() -> None:
     assert 0.6 < keep.float().mean() < 0.9
 
 
+@pytest.mark.usefixtures("either")
 def test_a_bfloat16_sublayer_is_added_in_the_residuals_float32() -> None:
     x = torch.ones(1000, dtype=torch.bfloat16, requires_grad=True)
     residual = torch.full((1000,), 1e-3)
@@ -100,6 +121,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(fixed, inputs)
 
 
+@pytest.mark.usefixtures("either")
 def test_a_seed_repeats_it_and_the_next_call_differs() -> None:
     dropout, x = Dropout(0.5).train(), torch.ones(1000)
     torch.manual_seed(7)
@@ -118,9 +140,55 @@ def test_without_training_or_without_a_share_nothing_is_dropped_or_drawn(dropout
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.usefixtures("either")
 def test_nn_dropout_is_met_in_mean_and_deviation() -> None:
     torch.manual_seed(0)
     x = torch.randn(1000, 1000)
     own, pytorchs = Dropout(0.1).train()(x), nn.Dropout(0.1).train()(x)
     assert own.mean().item() == pytest.approx(pytorchs.mean().item(), abs=0.005)
     assert own.std().item() == pytest.approx(pytorchs.std().item(), rel=0.005)
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_not_contiguous_is_dropped_in_its_own_order(dtype: torch.dtype) -> None:
+    x = torch.arange(1.0, 13).view(3, 4).to(dtype)
+    torch.manual_seed(1)
+    y = dropout(x.T, 0.5, torch.zeros(3, 4).T)
+    torch.manual_seed(1)
+    assert torch.equal(y, dropout(x.T.contiguous(), 0.5).float())
+
+
+def test_each_seed_draws_others_and_threads_change_nothing() -> None:
+    """Of 2,000 calls, each with a seed of its own, an element is dropped in a fifth."""
+    if library() is None:
+        pytest.skip("this computer cannot compile or run the C++")
+    torch.manual_seed(0)
+    drops = torch.stack([1 - kept((300,), 0.2).double() for _ in range(2000)])
+    deviation = (0.2 * 0.8 / 2000) ** 0.5
+    assert (drops.mean(0) - 0.2).abs().max() < 5 * deviation
+    correlated = torch.corrcoef(drops.T)[~torch.eye(300, dtype=torch.bool)]
+    assert correlated.abs().max() < 6 / 2000**0.5
+    threads, large = torch.get_num_threads(), (1000, 100)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    one = kept(large, 0.2)
+    torch.set_num_threads(3)
+    torch.manual_seed(0)
+    three = kept(large, 0.2)
+    torch.set_num_threads(threads)
+    assert torch.equal(one, three)
+
+
+def test_avx2_and_avx512_drop_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    if library() is None or native._best_features() != native.AVX512:
+        pytest.skip("this CPU has no AVX512-VNNI")
+    x, results = torch.randn(70, 33), []
+    for features in (native.AVX2, native.AVX512):
+        monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+        library.cache_clear()
+        torch.manual_seed(0)
+        results.append((dropout(x, 0.1), dropout(x.bfloat16(), 0.3, x)))
+    library.cache_clear()
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
