@@ -69,7 +69,7 @@ void multiply(int64_t m, int64_t n, int64_t k, Left A, const float* B, int64_t w
     }
 }
 
-// Some columns of a matrix of all rows, as floats and back.
+// Both copy the columns of one head, from a packed matrix to floats and back.
 template <typename Number>
 void read_head(const Number* from, int64_t width, int64_t rows, int64_t d, float* to) {
     for (int64_t r = 0; r < rows; ++r)
@@ -100,24 +100,25 @@ void transpose_8(const float* from, int64_t width, float* to, int64_t to_width) 
     }
 }
 
-// x [rows, d] -> [d, width], where width is ``rows`` or more and a multiple of 16, as are the rows of
-// x that can be read.
+// x [width, d] becomes [d, width]; width is a multiple of 16.
 void transpose(const float* x, int64_t d, int64_t width, float* to) {
     for (int64_t r = 0; r < width; r += 8)
         for (int64_t i = 0; i < d; i += 8) transpose_8(x + r * d + i, d, to + i * width + r, width);
 }
 
-// The numbers of a head of one sentence. Room for whole(S) rows of keys and values.
+// The numbers of one head of a sentence. Rows of keys and values after the S-th are zeros.
 struct Head {
     int64_t T, S, d, width;
     Floats q, k, v, turned, weights, totals;
 
     Head(int64_t T, int64_t S, int64_t d)
-        : T(T), S(S), d(d), width(whole(S)), q(QUERIES * d), k(width * d), v(width * d),
-          turned(width * d), weights(QUERIES * width), totals(QUERIES) {}
+        : T(T), S(S), d(d), width(whole(S)), q(block() * d), k(width * d), v(width * d),
+          turned(width * d), weights(block() * width), totals(block()) {}
 
-    // softmax(scale q k^T) of ``rows`` queries from the first on, before the division by
-    // ``totals``. Weights of keys that a query may not see are 0.
+    int64_t block() const { return std::min(QUERIES, T); }
+
+    // ``weights`` over ``totals`` become softmax(scale q k^T) of ``rows`` queries from the first on.
+    // Weights of keys that a query may not see are 0.
     void attend(int64_t first, int64_t rows, float scale, bool causal) {
         multiply(rows, width, d, {q.data(), d, 1}, turned.data(), width, weights.data(), width);
         for (int64_t r = 0; r < rows; ++r) {
@@ -142,7 +143,7 @@ struct Head {
 };
 
 template <typename Number>
-struct Sides {  // of a packed matrix: the first row of each sentence, and numbers in a row
+struct Packed {  // a matrix with the first row of each sentence, and the numbers in a row
     Number* numbers;
     int64_t width;
     const int64_t* starts;
@@ -154,19 +155,19 @@ struct Sides {  // of a packed matrix: the first row of each sentence, and numbe
 };
 
 template <typename Number>
-void read_keys(Head& head, Sides<const Number> K, Sides<const Number> V, int64_t b, int64_t column) {
+void read_keys(Head& head, Packed<const Number> K, Packed<const Number> V, int64_t b, int64_t column) {
     read_head(K.at(b, column), K.width, head.S, head.d, head.k.data());
     read_head(V.at(b, column), V.width, head.S, head.d, head.v.data());
 }
 
 template <typename Number>
-void forward(Sides<const Number> Q, Sides<const Number> K, Sides<const Number> V, Sides<Number> out,
+void forward(Packed<const Number> Q, Packed<const Number> K, Packed<const Number> V, Packed<Number> out,
              int64_t B, int64_t h, int64_t d, float scale, bool causal, int64_t threads) {
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t task = 0; task < B * h; ++task) {
         const int64_t b = task / h, column = task % h * d;
         Head head(Q.rows(b), K.rows(b), d);
-        Floats context(QUERIES * d);
+        Floats context(head.block() * d);
         read_keys(head, K, V, b, column);
         transpose(head.k.data(), d, head.width, head.turned.data());
         for (int64_t first = 0; first < head.T; first += QUERIES) {
@@ -186,16 +187,17 @@ void forward(Sides<const Number> Q, Sides<const Number> K, Sides<const Number> V
 }
 
 template <typename Number>
-void backward(Sides<const Number> Q, Sides<const Number> K, Sides<const Number> V,
-              Sides<const Number> grad, Sides<Number> grad_Q, Sides<Number> grad_K,
-              Sides<Number> grad_V, int64_t B, int64_t h, int64_t d, float scale, bool causal,
+void backward(Packed<const Number> Q, Packed<const Number> K, Packed<const Number> V,
+              Packed<const Number> grad, Packed<Number> grad_Q, Packed<Number> grad_K,
+              Packed<Number> grad_V, int64_t B, int64_t h, int64_t d, float scale, bool causal,
               int64_t threads) {
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t task = 0; task < B * h; ++task) {
         const int64_t b = task / h, column = task % h * d;
         Head head(Q.rows(b), K.rows(b), d);
         const int64_t S = head.S, width = head.width;
-        Floats turned_v(width * d), g(QUERIES * d), grad_q(QUERIES * d), grad_weights(QUERIES * width);
+        const int64_t block = head.block();
+        Floats turned_v(width * d), g(block * d), grad_q(block * d), grad_weights(block * width);
         Floats grad_k(S * d), grad_v(S * d);
         read_keys(head, K, V, b, column);
         transpose(head.k.data(), d, width, head.turned.data());
@@ -242,9 +244,9 @@ template <typename Number>
 void run(const void* Q, int64_t q_width, const void* K, const void* V, int64_t kv_width,
          const int64_t* q_starts, const int64_t* k_starts, const void* grad, void* out, void* grad_K,
          void* grad_V, int64_t B, int64_t h, int64_t d, float scale, bool causal, int64_t threads) {
-    const Sides<const Number> q{(const Number*)Q, q_width, q_starts};
-    const Sides<const Number> k{(const Number*)K, kv_width, k_starts};
-    const Sides<const Number> v{(const Number*)V, kv_width, k_starts};
+    const Packed<const Number> q{(const Number*)Q, q_width, q_starts};
+    const Packed<const Number> k{(const Number*)K, kv_width, k_starts};
+    const Packed<const Number> v{(const Number*)V, kv_width, k_starts};
     if (grad)
         backward<Number>(q, k, v, {(const Number*)grad, h * d, q_starts},
                          {(Number*)out, q_width, q_starts}, {(Number*)grad_K, kv_width, k_starts},
@@ -256,9 +258,9 @@ void run(const void* Q, int64_t q_width, const void* K, const void* V, int64_t k
 }  // namespace
 
 // Queries in rows of q_width numbers, keys and values in rows of kv_width; the rows of sentence b are
-// starts[b] up to starts[b + 1]. Without ``grad``, ``out`` [rows, h d] becomes the attention. With
-// it, the gradient of the attention [rows, h d], ``out`` becomes that of the queries, grad_K and
-// grad_V those of keys and values, in rows as theirs. ``bfloat16`` is the type of all, else float.
+// starts[b] up to starts[b + 1]. Without ``grad`` it writes the attention [rows, h d] to ``out``. With
+// the attention's gradient, it writes the gradients of queries, keys and values to ``out``, grad_K
+// and grad_V, in rows as wide as theirs. All numbers are BFloat16 if ``bfloat16``, else float.
 extern "C" void mt_attention(const void* Q, int64_t q_width, const void* K, const void* V,
                              int64_t kv_width, const int64_t* q_starts, const int64_t* k_starts,
                              const void* grad, void* out, void* grad_K, void* grad_V,

@@ -1,8 +1,8 @@
 """Packed rows -> padded sentences and heads, for attention, and back.
 
 A group of G sentences, W the longest, becomes [G, h, W, d] for each of queries, keys and values,
-with a mask for its padding; the way back drops the padding. Training on a CPU needs neither where
-there is C++ (``mt.model.packed_attention``).
+with a mask for its padding; the way back drops the padding. Training on a CPU with C++ lays nothing
+out (``mt.model.packed_attention``).
 
 Shapes: as in ``mt.data.packing``; m target rows and n source rows in cross-attention; queries and
 keys have d_k numbers a head, values d_v.
@@ -10,7 +10,7 @@ keys have d_k numbers a head, values d_v.
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -24,11 +24,17 @@ class AttentionLayout:
     """Attention of ``h`` heads over the sentences of a packed batch, group by group.
 
     ``scale`` multiplies the scores; None is 1 / sqrt(d_k). ``P_drop`` is the dropout of the
-    weights.
+    weights. ``may_stay_packed`` allows the C++, which torch.compile cannot look into.
     """
 
     def __init__(
-        self, packed: Packed, h: int, d_k: int, scale: float | None = None, P_drop: float = 0.0
+        self,
+        packed: Packed,
+        h: int,
+        d_k: int,
+        scale: float | None = None,
+        P_drop: float = 0.0,
+        may_stay_packed: bool = True,
     ) -> None:
         self.packed, self.h, self.qk_dim = packed, h, h * d_k
         self.scale = d_k**-0.5 if scale is None else scale
@@ -37,14 +43,15 @@ class AttentionLayout:
         self._rows = [  # [G, W] for each group
             packed.rows[end - G : end, :W] for end, (G, W) in zip(ends, packed.groups, strict=True)
         ]
-        self.masks = [cells[:, None, None] < packed.tokens for cells in self._rows]  # True: a key
         self._starts: Tensor | None = None  # of the sentences
         self._indices: dict[int, tuple[Tensor, Tensor]] = {}
-        if P_drop == 0 and packed_attention.is_possible(packed.ids.device, d_k):
+        possible = may_stay_packed and P_drop == 0
+        if possible and packed_attention.is_possible(packed.ids.device, d_k):
             self._starts = packed_attention.starts(packed)
-        else:
-            for parts in (1, 2, 3):  # torch.compile shall find them
+        else:  # made now, for torch.compile
+            for parts in (1, 2, 3):
                 self._index(parts)
+            self.masks  # noqa: B018
 
     def attend(self, QKV: Tensor, causal: bool = False) -> Tensor:
         """Self-attention of each sentence; with ``causal`` a position sees those up to it alone.
@@ -52,10 +59,8 @@ class AttentionLayout:
         Queries, keys and values of all heads side by side [n, h * (2 d_k + d_v)] -> [n, h * d_v].
         """
         sizes = (self.qk_dim, self.qk_dim, QKV.shape[1] - 2 * self.qk_dim)
-        if self._stays_packed(QKV, sizes[2]):
-            return packed_attention.attend(
-                QKV, None, self.h, self.scale, self._starts, causal=causal
-            )
+        if (starts := self._packed_starts(QKV, sizes[2])) is not None:
+            return packed_attention.attend(QKV, None, self.h, self.scale, starts, causal=causal)
         context = [
             self.attention(Q, K, V, None if causal else mask, causal)
             for (Q, K, V), mask in zip(self.to_heads(QKV, sizes), self.masks, strict=True)
@@ -67,10 +72,12 @@ class AttentionLayout:
 
         Queries [m, h * d_k], keys and values of the source [n, h * (d_k + d_v)] -> [m, h * d_v].
         """
-        if self._stays_packed(Q, KV.shape[1] - self.qk_dim):
-            return packed_attention.attend(Q, KV, self.h, self.scale, self._starts, source._starts)
+        v_dim = KV.shape[1] - self.qk_dim
+        starts, k_starts = self._packed_starts(Q, v_dim), source._packed_starts(KV, v_dim)
+        if starts is not None and k_starts is not None and Q.dtype == KV.dtype:
+            return packed_attention.attend(Q, KV, self.h, self.scale, starts, k_starts)
         queries = self.to_heads(Q, (self.qk_dim,))
-        keys_values = source.to_heads(KV, (self.qk_dim, KV.shape[1] - self.qk_dim))
+        keys_values = source.to_heads(KV, (self.qk_dim, v_dim))
         context = [
             self.attention(Q, K, V, mask)
             for (Q,), (K, V), mask in zip(queries, keys_values, source.masks, strict=True)
@@ -99,12 +106,16 @@ class AttentionLayout:
         # Rows of padding are never keys and never count in the loss: their gradient is zero.
         return Gather.apply(vectors, inverse, index, None).view(len(self.packed.ids), -1)
 
-    def _stays_packed(self, Q: Tensor, v_dim: int) -> bool:
-        return (
-            self._starts is not None
-            and v_dim == self.qk_dim
-            and packed_attention.is_possible_for(Q)
-        )
+    @cached_property
+    def masks(self) -> list[Tensor]:
+        """For each group, True for a key."""
+        return [cells[:, None, None] < self.packed.tokens for cells in self._rows]
+
+    def _packed_starts(self, x: Tensor, v_dim: int) -> Tensor | None:
+        """The first row of each sentence, if the C++ takes the vectors x."""
+        if self._starts is None or v_dim != self.qk_dim or len(x) != len(self.packed.ids):
+            return None
+        return self._starts if packed_attention.takes(x) else None
 
     def _index(self, parts: int) -> tuple[Tensor, Tensor]:
         """Where each head's vector of the layout comes from, and where each one goes to.

@@ -34,7 +34,7 @@ inline void store_some(BFloat16* x, int64_t left, Vector v) {
 }
 
 template <typename From, typename To>
-void drop(const From* x, const float* residual, To* out, int64_t n, int64_t seed, int32_t threshold,
+void drop(const From* x, const To* residual, To* out, int64_t n, int64_t seed, int32_t threshold,
           float scale, int64_t threads) {
     const int64_t blocks = (n + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
@@ -45,7 +45,7 @@ void drop(const From* x, const float* residual, To* out, int64_t n, int64_t seed
             const Ints number = shift_right(half ? bits : shift_left(bits, 16), 16);
             const Vector kept = where_least(number, threshold, fill(scale));
             Vector y = mul(load_some(x + i, left), kept);
-            if (residual) y = add(load(residual + i, left), y);
+            if (residual) y = add(load_some(residual + i, left), y);
             store_some(out + i, left, y);
         }
     }
@@ -54,12 +54,14 @@ void drop(const From* x, const float* residual, To* out, int64_t n, int64_t seed
 }  // namespace
 
 // out = x where a number of 16 bits drawn for the element is ``threshold`` or more, times ``scale``,
-// else 0, plus the residual where there is one. x and out are float, or BFloat16 as said.
-extern "C" void mt_dropout(const void* x, int64_t x_bfloat16, const float* residual, void* out,
+// else 0, plus the residual where there is one. The flags say whether x, and whether residual and
+// out, are BFloat16; else they are float.
+extern "C" void mt_dropout(const void* x, int64_t x_bfloat16, const void* residual, void* out,
                            int64_t out_bfloat16, int64_t n, int64_t seed, int64_t threshold,
                            float scale, int64_t threads) {
     const auto run = [&](auto* from, auto* to) {
-        drop(from, residual, to, n, seed, int32_t(threshold), scale, threads);
+        drop(from, static_cast<decltype(to)>(const_cast<void*>(residual)), to, n, seed,
+             int32_t(threshold), scale, threads);
     };
     if (x_bfloat16 && out_bfloat16)
         run((const BFloat16*)x, (BFloat16*)out);

@@ -44,26 +44,27 @@ class Dropout(nn.Module):
 
 
 def dropout(x: Tensor, P_drop: float, residual: Tensor | None = None) -> Tensor:
-    """Dropout(x), plus a ``residual`` of the same shape if there is one."""
+    """Dropout(x), plus a ``residual`` of the same shape if there is one.
+
+    In C++ it has no second derivatives.
+    """
     if P_drop == 0:
         return x if residual is None else residual + x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         dropped = F.dropout(x, P_drop)
         return dropped if residual is None else residual + dropped
-    if x.dtype in _FLOATS and _is_float(residual) and library() is not None:
+    alike = residual is None or (residual.shape, residual.device) == (x.shape, x.device)
+    known = x.dtype in _FLOATS and (residual is None or residual.dtype in _FLOATS)
+    if alike and known and library() is not None:
         return _NativeDropout.apply(x, residual, P_drop)
     return _Dropout.apply(x, residual, P_drop)
-
-
-def _is_float(residual: Tensor | None) -> bool:
-    return residual is None or residual.dtype == torch.float32
 
 
 class _NativeDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, P_drop: float) -> Tensor:
         ctx.dtype = x.dtype
-        ctx.seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+        ctx.seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_(-(2**63), None))
         ctx.threshold, ctx.scale = _threshold_and_scale(P_drop)
         return _drop(x, residual, x.dtype if residual is None else residual.dtype, ctx)
 
@@ -75,7 +76,8 @@ class _NativeDropout(torch.autograd.Function):
 
 
 def _drop(x: Tensor, residual: Tensor | None, dtype: torch.dtype, ctx: Any) -> Tensor:
-    x, out = x.contiguous(), torch.empty(x.shape, dtype=dtype)
+    x = x.contiguous()
+    out = x.new_empty(x.shape, dtype=dtype)
     residual = None if residual is None else residual.contiguous()
     native = library()
     assert native is not None

@@ -39,21 +39,29 @@ def starts(packed: Packed) -> Tensor:
 
 
 def is_possible(device: torch.device, d_k: int) -> bool:
-    """Whether there is C++ for heads of ``d_k`` numbers. Without gradients nobody waits for it."""
+    """Whether there is C++ for heads of ``d_k`` numbers.
+
+    False without gradients: who only translates waits for no compiler.
+    """
     return (
         device.type == "cpu"
         and d_k % LANES == 0
         and torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
         and library() is not None
     )
 
 
-def is_possible_for(Q: Tensor) -> bool:
-    """Whether ``attend`` takes these queries, for their gradients."""
-    return Q.requires_grad and Q.dtype in (torch.float32, torch.bfloat16)
+def takes(x: Tensor) -> bool:
+    """Whether ``attend`` takes these vectors, which it does for their gradients alone."""
+    return (
+        x.requires_grad
+        and x.device.type == "cpu"
+        and x.dtype in (torch.float32, torch.bfloat16)
+        and not torch.compiler.is_compiling()
+    )
 
 
-@torch.compiler.disable
 def attend(
     Q: Tensor,
     KV: Tensor | None,
@@ -67,10 +75,13 @@ def attend(
 
     Queries [m, h * d_k], keys and values side by side [n, 2 * h * d_k] -> [m, h * d_k]. Without
     KV and k_starts, Q has all three side by side [m, 3 * h * d_k]. Rows of padding become zeros,
-    and so do their gradients. ``starts`` makes the rows at which sentences begin. With ``causal``,
-    query i sees keys 0 to i.
+    and so do their gradients. ``starts`` makes the rows at which sentences begin, of as many
+    sentences on both sides. With ``causal``, query i sees keys 0 to i. There are no second
+    derivatives.
     """
-    k_starts = q_starts if k_starts is None else k_starts
+    if k_starts is None:
+        assert KV is None
+        k_starts = q_starts
     return _PackedAttention.apply(Q, KV, h, scale, q_starts, k_starts, causal)
 
 

@@ -111,6 +111,7 @@ class Stacks(nn.Module):
         }
         self.d_model, self.h, self.d_k, self.pad_id = d_model, h, d_k, pad_id
         self.P_attention, self.scale = P_attention, d_k**-0.5 if scaled_scores else 1.0
+        self.compiled = False  # set where torch.compile looks into the layers
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
         self.output: nn.Linear | None = None
         if not tied_embeddings:
@@ -156,7 +157,7 @@ class Stacks(nn.Module):
 
     def layout(self, packed: Packed) -> AttentionLayout:
         P_drop = self.P_attention if self.training else 0.0
-        return AttentionLayout(packed, self.h, self.d_k, self.scale, P_drop)
+        return AttentionLayout(packed, self.h, self.d_k, self.scale, P_drop, not self.compiled)
 
     def embed(self, *sides: Packed) -> list[Tensor]:
         """The ids and positions of each side -> [n, d_model] for each: the embedding of an id times

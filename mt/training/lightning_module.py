@@ -110,6 +110,7 @@ class TranslationModule(pl.LightningModule):
 
     def compile_layers(self) -> None:
         """Let torch.compile generate code for the layers, once for matrices of any size."""
+        self.model.compiled = True
         for layer in self.model.layers:
             layer.compile(dynamic=True)
 

@@ -1,4 +1,4 @@
-// The functions of vectors.h, float32.cpp and int8.cpp for AVX2, with the same results as avx512.h.
+// The functions of vectors.h and of the .cpp files for AVX2, with the same results as avx512.h.
 #pragma once
 
 struct Vector {

@@ -1,4 +1,4 @@
-// The functions of vectors.h, float32.cpp and int8.cpp for AVX-512 with VNNI.
+// The functions of vectors.h and of the .cpp files for AVX-512 with VNNI.
 #pragma once
 
 using Vector = __m512;

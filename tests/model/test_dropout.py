@@ -152,11 +152,28 @@ def test_nn_dropout_is_met_in_mean_and_deviation() -> None:
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_not_contiguous_is_dropped_in_its_own_order(dtype: torch.dtype) -> None:
-    x = torch.arange(1.0, 13).view(3, 4).to(dtype)
+    x = torch.arange(1.0, 13).view(3, 4).to(dtype).T.requires_grad_()
+    residual, gradient = 100 * torch.randn(3, 4).T, torch.randn(3, 4).T
     torch.manual_seed(1)
-    y = dropout(x.T, 0.5, torch.zeros(3, 4).T)
+    y = dropout(x, 0.5, residual)
     torch.manual_seed(1)
-    assert torch.equal(y, dropout(x.T.contiguous(), 0.5).float())
+    z = dropout(x.contiguous(), 0.5, residual.contiguous())
+    assert torch.equal(y, z)
+    (of_y,) = torch.autograd.grad(y, x, gradient)
+    (of_z,) = torch.autograd.grad(z, x, gradient.contiguous())
+    assert torch.equal(of_y, of_z)
+
+
+@pytest.mark.usefixtures("either")
+def test_a_residual_of_another_shape_or_type_is_added_as_pytorch_does() -> None:
+    x = torch.ones(4, 3, requires_grad=True)
+    assert set(dropout(x, 0.5, torch.tensor([10.0, 20, 30])).flatten().tolist()) <= {
+        10.0, 20, 30, 12, 22, 32
+    }  # fmt: skip
+    half = torch.full((4, 3), 4.0, dtype=torch.bfloat16)
+    y = dropout(x.bfloat16(), 0.5, half)
+    assert y.dtype == torch.bfloat16
+    assert set(y.flatten().tolist()) <= {4.0, 6.0}
 
 
 def test_each_seed_draws_others_and_threads_change_nothing() -> None:
@@ -169,26 +186,28 @@ def test_each_seed_draws_others_and_threads_change_nothing() -> None:
     assert (drops.mean(0) - 0.2).abs().max() < 5 * deviation
     correlated = torch.corrcoef(drops.T)[~torch.eye(300, dtype=torch.bool)]
     assert correlated.abs().max() < 6 / 2000**0.5
-    threads, large = torch.get_num_threads(), (1000, 100)
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    one = kept(large, 0.2)
-    torch.set_num_threads(3)
-    torch.manual_seed(0)
-    three = kept(large, 0.2)
-    torch.set_num_threads(threads)
-    assert torch.equal(one, three)
+    threads, results = torch.get_num_threads(), []
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            torch.manual_seed(0)
+            results.append(kept((1000, 100), 0.2))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*results)
 
 
 def test_avx2_and_avx512_drop_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     if library() is None or native._best_features() != native.AVX512:
         pytest.skip("this CPU has no AVX512-VNNI")
     x, results = torch.randn(70, 33), []
-    for features in (native.AVX2, native.AVX512):
-        monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+    try:
+        for features in (native.AVX2, native.AVX512):
+            monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+            library.cache_clear()
+            torch.manual_seed(0)
+            results.append((dropout(x, 0.1), dropout(x.bfloat16(), 0.3, x)))
+    finally:
         library.cache_clear()
-        torch.manual_seed(0)
-        results.append((dropout(x, 0.1), dropout(x.bfloat16(), 0.3, x)))
-    library.cache_clear()
     assert torch.equal(results[0][0], results[1][0])
     assert torch.equal(results[0][1], results[1][1])

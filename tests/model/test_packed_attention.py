@@ -1,5 +1,7 @@
 """Attention of packed sentences in C++, beside the same by PyTorch over padded ones."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -27,9 +29,11 @@ def vectors(packed: Packed, width: int, dtype: torch.dtype = torch.float32) -> T
     return torch.randn(len(packed.ids), width).to(dtype).requires_grad_()
 
 
-def by_pytorch(layout: AttentionLayout, monkeypatch: pytest.MonkeyPatch) -> AttentionLayout:
-    monkeypatch.setattr(layout, "_starts", None)
-    return layout
+def both_ways(packed: Packed, h: int, d_k: int, scale: float | None = None) -> list[Any]:
+    """Layouts for the C++ and for PyTorch."""
+    layouts = [AttentionLayout(packed, h, d_k, scale, may_stay_packed=cpp) for cpp in (True, False)]
+    assert [layout._starts is not None for layout in layouts] == [True, False]
+    return layouts
 
 
 # 64 queries are taken at a time, 16 keys, and 6 rows of a product.
@@ -41,41 +45,40 @@ LENGTHS = [(1,), (7, 1, 16, 6), (17, 33, 48, 2), (64, 65, 3), (129, 150)]
 @pytest.mark.parametrize(("h", "d_k"), [(1, 16), (4, 64), (3, 48)])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
 def test_self_attention_and_its_gradient_are_pytorchs(
-    lengths: tuple[int, ...], causal: bool, h: int, d_k: int, dtype: torch.dtype, atol: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    lengths: tuple[int, ...], causal: bool, h: int, d_k: int, dtype: torch.dtype, atol: float
+) -> None:
     torch.manual_seed(0)
     packed = sentences(*lengths)
-    layout, n = AttentionLayout(packed, h, d_k), packed.tokens
-    assert layout._starts is not None
+    n = packed.tokens
     QKV = vectors(packed, 3 * h * d_k, dtype)
     factors = torch.randn(len(packed.ids), h * d_k).to(dtype)
-    factors[n:] = 0  # nobody takes a gradient of padding
+    factors[n:] = 0  # PyTorch would give padding a gradient
     results = []
-    for attended in (layout, by_pytorch(layout, monkeypatch)):
-        context = attended.attend(QKV, causal=causal)
+    for layout in both_ways(packed, h, d_k):
+        context = layout.attend(QKV, causal=causal)
         assert context.dtype == dtype
-        results.append((context[:n], torch.autograd.grad(context, QKV, factors)[0]))
+        results.append((context, *torch.autograd.grad(context, QKV, factors)))
     (context, gradient), (expected, expected_gradient) = results
-    torch.testing.assert_close(context, expected, atol=atol, rtol=atol)
+    assert "PackedAttention" in str(context.grad_fn)
+    assert "PackedAttention" not in str(expected.grad_fn)
+    torch.testing.assert_close(context[:n], expected[:n], atol=atol, rtol=atol)
     torch.testing.assert_close(gradient, expected_gradient, atol=2 * atol, rtol=atol)
+    assert not context[n:].any()
     assert not gradient[n:].any()
 
 
 @pytest.mark.parametrize("lengths", LENGTHS[1:], ids=str)
-def test_attention_to_a_source_and_its_gradients_are_pytorchs(
-    lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_to_a_source_and_its_gradients_are_pytorchs(lengths: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     h, d_k = 2, 32
     target, source = sentences(*lengths), sentences(*reversed(lengths))
-    layout, of_source = AttentionLayout(target, h, d_k, scale=0.3), AttentionLayout(source, h, d_k)
     inputs = vectors(target, h * d_k), vectors(source, 2 * h * d_k)
     factors = torch.randn(len(target.ids), h * d_k)
     factors[target.tokens :] = 0
     results = []
-    for attended in (layout, by_pytorch(layout, monkeypatch)):
-        context = attended.attend_to(of_source, *inputs)
+    layouts = zip(both_ways(target, h, d_k, 0.3), both_ways(source, h, d_k), strict=True)
+    for of_target, of_source in layouts:
+        context = of_target.attend_to(of_source, *inputs)
         gradients = torch.autograd.grad(context, inputs, factors)
         results.append((context[: target.tokens], *gradients))
     for result, expected in zip(*results, strict=True):
@@ -86,12 +89,15 @@ def test_rows_of_padding_are_zeros_and_threads_change_nothing() -> None:
     packed = sentences(20, 70, 5)
     layout, QKV = AttentionLayout(packed, 4, 16), vectors(packed, 3 * 64)
     results, threads = [], torch.get_num_threads()
-    for number in (1, 2, 5):
-        torch.set_num_threads(number)
-        context = layout.attend(QKV)
-        results.append((context, *torch.autograd.grad(context, QKV, torch.ones_like(context))))
-    torch.set_num_threads(threads)
-    assert not results[0][0][packed.tokens :].any()
+    try:
+        for number in (1, 2, 5):
+            torch.set_num_threads(number)
+            context = layout.attend(QKV)
+            results.append((context, *torch.autograd.grad(context, QKV, torch.ones_like(context))))
+    finally:
+        torch.set_num_threads(threads)
+    for result in results[0]:
+        assert not result[packed.tokens :].any()
     for context, gradient in results[1:]:
         assert torch.equal(context, results[0][0])
         assert torch.equal(gradient, results[0][1])
@@ -108,8 +114,9 @@ def test_a_number_that_is_none_stays_one() -> None:
 
 def test_what_the_library_does_not_take_is_left_to_pytorch() -> None:
     packed = sentences(3, 4)
-    QKV = vectors(packed, 48, torch.float64)
-    assert AttentionLayout(packed, 1, 16).attend(QKV).dtype == torch.float64
+    double = vectors(packed, 48, torch.float64)
+    context, other = (layout.attend(double) for layout in both_ways(packed, 1, 16))
+    assert torch.equal(context, other)
     assert AttentionLayout(packed, 1, 24)._starts is None  # no multiple of 16
     assert AttentionLayout(packed, 1, 16, P_drop=0.1)._starts is None
     other_width = vectors(packed, 16 + 16 + 32)  # values have 32 numbers
@@ -118,19 +125,31 @@ def test_what_the_library_does_not_take_is_left_to_pytorch() -> None:
         assert AttentionLayout(packed, 1, 16)._starts is None
 
 
+def test_a_source_that_needs_no_gradient_is_left_to_pytorch() -> None:
+    target, source = sentences(3, 4), sentences(5, 2)
+    Q, KV = vectors(target, 16), vectors(source, 32).detach()
+    expected, context = (
+        AttentionLayout(target, 1, 16).attend_to(of_source, Q, KV)
+        for of_source in both_ways(source, 1, 16)
+    )
+    assert torch.equal(context, expected)
+
+
 def test_avx2_and_avx512_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     if native._best_features() != native.AVX512:
         pytest.skip("this CPU has no AVX512-VNNI")
     torch.manual_seed(0)
     packed = sentences(20, 70, 5)
-    QKV, results = vectors(packed, 3 * 64), []
-    for features in (native.AVX2, native.AVX512):
-        monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+    inputs = [vectors(packed, 3 * 48, dtype) for dtype in (torch.float32, torch.bfloat16)]
+    results = []
+    try:
+        for features in (native.AVX2, native.AVX512):
+            monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+            packed_attention.library.cache_clear()
+            for QKV in inputs:
+                context = AttentionLayout(packed, 1, 48).attend(QKV, causal=True)
+                results += [context, *torch.autograd.grad(context.square().sum(), QKV)]
+    finally:
         packed_attention.library.cache_clear()
-        for causal in (False, True):
-            context = AttentionLayout(packed, 1, 64).attend(QKV, causal)
-            results.append((context, *torch.autograd.grad(context.square().sum(), QKV)))
-    packed_attention.library.cache_clear()
-    for one, other in zip(results[:2], results[2:], strict=True):
-        assert torch.equal(one[0], other[0])
-        assert torch.equal(one[1], other[1])
+    for one, other in zip(results[:4], results[4:], strict=True):
+        assert torch.equal(one, other)

@@ -259,7 +259,7 @@ def test_compiled_layers_compute_the_same_from_code_for_few_shapes(
 ) -> None:
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
     torch.manual_seed(0)
-    plain, compiled = (TranslationModule(bpe, {**SHAPE, "N": 2}) for _ in range(2))
+    plain, compiled = (TranslationModule(bpe, {**SHAPE, "N": 2, "d_model": 32}) for _ in range(2))
     compiled.load_state_dict(plain.state_dict())
     compiled.compile_layers()
     assert list(compiled.state_dict()) == list(plain.state_dict())  # checkpoints are the same
