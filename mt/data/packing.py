@@ -3,7 +3,8 @@
 Every sublayer but attention works on each position alone and need not know of sentences. Attention
 by PyTorch needs a copy of its queries, keys and values, to have the numbers of one head side by
 side: this copy (``mt.model.attention_layout``) also lays them out as sentences, and the copy back
-drops the padding. A batch of short and long sentences is laid out in groups, each as wide as its longest.
+drops the padding. A batch of short and long sentences is laid out in groups, each as wide as its
+longest.
 
 Shapes: B sentences, T the length of the longest; n rows, the first ``tokens`` of which are the
 positions of all sentences in turn, the others padding; G sentences in a group, W the length of
