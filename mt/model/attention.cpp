@@ -57,14 +57,9 @@ void multiply(int64_t m, int64_t n, int64_t k, Left A, const float* B, int64_t w
               int64_t out_width, bool added = false) {
     while (m > 0) {
         const int64_t rows = std::min<int64_t>(m, FLOAT_ROWS);
-        switch (rows) {
-            case 1: multiply_rows<1>(n, k, A, B, width, out, out_width, added); break;
-            case 2: multiply_rows<2>(n, k, A, B, width, out, out_width, added); break;
-            case 3: multiply_rows<3>(n, k, A, B, width, out, out_width, added); break;
-            case 4: multiply_rows<4>(n, k, A, B, width, out, out_width, added); break;
-            case 5: multiply_rows<5>(n, k, A, B, width, out, out_width, added); break;
-            default: multiply_rows<FLOAT_ROWS>(n, k, A, B, width, out, out_width, added);
-        }
+        with_constant<FLOAT_ROWS>(rows, [&](auto R) {
+            multiply_rows<R>(n, k, A, B, width, out, out_width, added);
+        });
         A.numbers += rows * A.row, out += rows * out_width, m -= rows;
     }
 }

@@ -10,7 +10,7 @@ keys have d_k numbers a head, values d_v.
 
 import itertools
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ class AttentionLayout:
         self._rows = [  # [G, W] for each group
             packed.rows[end - G : end, :W] for end, (G, W) in zip(ends, packed.groups, strict=True)
         ]
+        self.masks = [cells[:, None, None] < packed.tokens for cells in self._rows]  # True: a key
         self._starts: Tensor | None = None  # of the sentences
         self._indices: dict[int, tuple[Tensor, Tensor]] = {}
         possible = may_stay_packed and P_drop == 0
@@ -51,7 +52,6 @@ class AttentionLayout:
         else:  # made now, for torch.compile
             for parts in (1, 2, 3):
                 self._index(parts)
-            self.masks  # noqa: B018
 
     def attend(self, QKV: Tensor, causal: bool = False) -> Tensor:
         """Self-attention of each sentence; with ``causal`` a position sees those up to it alone.
@@ -105,11 +105,6 @@ class AttentionLayout:
         vectors = torch.cat([group.reshape(-1, group.shape[-1]) for group in groups])
         # Rows of padding are never keys and never count in the loss: their gradient is zero.
         return Gather.apply(vectors, inverse, index, None).view(len(self.packed.ids), -1)
-
-    @cached_property
-    def masks(self) -> list[Tensor]:
-        """For each group, True for a key."""
-        return [cells[:, None, None] < self.packed.tokens for cells in self._rows]
 
     def _packed_starts(self, x: Tensor, v_dim: int) -> Tensor | None:
         """The first row of each sentence, if the C++ takes the vectors x."""

@@ -2,8 +2,6 @@
 //
 // Which elements are kept depends on a seed and the element's place alone, so that the gradient finds
 // the same ones again.
-#include <algorithm>
-
 #include "vectors.h"
 
 namespace {
@@ -60,8 +58,7 @@ extern "C" void mt_dropout(const void* x, int64_t x_bfloat16, const void* residu
                            int64_t out_bfloat16, int64_t n, int64_t seed, int64_t threshold,
                            float scale, int64_t threads) {
     const auto run = [&](auto* from, auto* to) {
-        drop(from, static_cast<decltype(to)>(const_cast<void*>(residual)), to, n, seed,
-             int32_t(threshold), scale, threads);
+        drop(from, (decltype(to))residual, to, n, seed, int32_t(threshold), scale, threads);
     };
     if (x_bfloat16 && out_bfloat16)
         run((const BFloat16*)x, (BFloat16*)out);

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 using Floats = std::vector<float>;
@@ -43,4 +44,12 @@ inline Vector exp_negative(Vector x) {
         p = multiply_add(p, f, fill(c));
     p = multiply_add(p, mul(f, f), add(f, fill(1.f)));
     return times_power_of_2(p, n);
+}
+
+// f(n) for an n of 1 to MOST, or else f(MOST); f gets a constant.
+template <int MOST, class F>
+void with_constant(int64_t n, const F& f) {
+    if constexpr (MOST > 1)
+        if (n < MOST) return with_constant<MOST - 1>(n, f);
+    f(std::integral_constant<int, MOST>());
 }

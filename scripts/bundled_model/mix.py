@@ -188,14 +188,13 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> None:
         if args.output.exists():
             raise FileExistsError(f"{args.output} exists: name another --output")
-        files = {name: args.cleaned / f"{name}.tsv" for name in DOMAINS}
-        if not any(file.is_file() for file in files.values()):
-            raise FileNotFoundError(f"{args.cleaned}: no .tsv files of clean.py")
         tables = {
             name: list(FileReader(train=str(file)).pairs("train"))
-            for name, file in files.items()
-            if file.is_file()
+            for name in DOMAINS
+            if (file := args.cleaned / f"{name}.tsv").is_file()
         }
+        if not tables:
+            raise FileNotFoundError(f"{args.cleaned}: no .tsv files of clean.py")
         held_out = HeldOut()
         for path in args.held_out:
             held_out.add(read_held_out(path))

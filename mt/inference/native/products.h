@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 
 #include "vectors.h"
 
@@ -39,14 +38,6 @@ inline void finish(Vector v, Mode mode, float* to, int64_t left) {
     if (mode == RELU) v = max(fill(0.f), v);  // NaN stays
     if (mode == ADD) v = add(v, load(to, left));
     store(to, left, v);
-}
-
-// f(n) for an n of 1 to MOST, or else f(MOST); f gets a constant.
-template <int MOST, class F>
-void with_constant(int64_t n, const F& f) {
-    if constexpr (MOST > 1)
-        if (n < MOST) return with_constant<MOST - 1>(n, f);
-    f(std::integral_constant<int, MOST>());
 }
 
 // block(rows, r, n) for all of y: outputs n to n + 64 of at most MOST rows from r on. ``bytes`` is
