@@ -13,10 +13,9 @@ from mt.utils import console
 
 with console.exit_at_interrupt():
     from mt.inference.native import library as translation
-    from mt.model import dropout, packed_attention
-    from mt.training import loss
+    from mt.model.native import library as training
 
-    LIBRARIES = (translation.library, loss.library, packed_attention.library, dropout.library)
+    LIBRARIES = (translation.library, training.library)
 
 
 def compile_into(folder: Path) -> None:

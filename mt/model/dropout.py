@@ -2,12 +2,11 @@
 
 An element is dropped when a 16-bit number drawn for it is below P_drop * 2^16, rounded: P_drop
 is met to within 2^-17. The scale of the kept elements is one over the exact share kept, so that
-the expectation equals the input exactly. dropout.cpp makes the numbers from a seed and the
+the expectation equals the input exactly. native/dropout.cpp makes the numbers from a seed and the
 element's place, in one pass with the addition; where there is no C++, PyTorch draws them. Other
 devices use PyTorch's own kernels.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,17 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from mt.utils.native import Float, Int, NativeLibrary, Pointer
+from mt.model.native.library import library
 
 _VALUES = 2**16  # that a drawn number can have
 _FLOATS = (torch.float32, torch.bfloat16)  # types of the C++
 _ENOUGH = 2**15  # elements that are worth a second thread
-
-library = NativeLibrary(
-    "dropout",
-    [Path(__file__).with_name("dropout.cpp")],
-    {"mt_dropout": (Pointer, Int, Pointer, Pointer, *[Int] * 4, Float, Int)},
-)
 
 
 class Dropout(nn.Module):

@@ -7,7 +7,6 @@ Shapes: B sentences, m rows of queries, n rows of keys and values (``mt.data.pac
 d_k numbers.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,21 +14,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mt.data.packing import Packed
-from mt.utils.native import Float, Int, NativeLibrary, Pointer
+from mt.model.native.library import library
 
 LANES = 16  # numbers that the C++ takes at a time
-
-library = NativeLibrary(
-    "the training's attention",
-    [Path(__file__).with_name("attention.cpp")],
-    {
-        "mt_attention": (
-            *(Pointer, Int, Pointer, Pointer, Int),
-            *[Pointer] * 6,
-            *(Int, Int, Int, Int, Float, Int, Int),
-        )
-    },
-)
 
 
 def starts(packed: Packed) -> Tensor:
@@ -121,7 +108,7 @@ def _call(
     out: Tensor,
     grad_KV: Tensor | None,
 ) -> None:
-    """The C++, whose arguments attention.cpp explains."""
+    """The C++, whose arguments native/attention.cpp explains."""
     h, width, scale, causal = shape
     native = library()
     assert native is not None  # is_possible

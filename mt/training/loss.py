@@ -3,23 +3,16 @@
 Shapes: n target positions, V vocabulary.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from mt.model.native.library import library
 from mt.utils.checks import check_number
-from mt.utils.native import Float, Int, NativeLibrary, Pointer
 
 _BLOCK = 4096  # rows of the weight's gradient that one bfloat16 product computes
-
-library = NativeLibrary(
-    "the loss",
-    [Path(__file__).with_name("loss.cpp")],
-    {"mt_loss": (Pointer, *[Int] * 4, Pointer, Float, Int, Pointer, Pointer, Int)},
-)
 
 
 def smoothed_cross_entropy(

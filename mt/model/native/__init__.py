@@ -1,0 +1,1 @@
+"""What training on a CPU computes in C++."""
