@@ -32,7 +32,9 @@ def make_parser() -> argparse.ArgumentParser:
         prog="mt.corpus",
         description="Translate, score or filter corpora of any size with the actors of Ray Data.",
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(
+        dest="command", metavar="{translate,score,filter}", required=True
+    )
     translate = commands.add_parser("translate", help="add or replace a column by its translation")
     add_files(translate)
     translate.add_argument("--column", metavar="NAME", default="text", help="column that is "

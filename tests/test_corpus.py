@@ -47,6 +47,7 @@ FILES = ("--input", "in.txt", "--output", "out.txt")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ((), "required: {translate,score,filter}"),
         (("translate", "--input", "no.txt", "--output", "out.txt"), "no input: no.txt"),
         (("translate", *FILES[:3], "in.txt"), "in.txt is read, and in.txt would replace it"),
         (("translate", *FILES, "--model", "nowhere"), "nowhere"),
