@@ -10,6 +10,7 @@ import signal
 import sys
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,7 @@ def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[s
     from mt.inspection import page, report
 
     inspection = report.inspect(translator, text, prefix=prefix)
+    inspection["model"]["name"] = Path(translator.name).name  # where it lies is nobody's
     return page.render([{**inspection, "server": "inspect"}]), page.policy()
 
 

@@ -223,8 +223,8 @@ class BlockReader:
             if not size:
                 raise ValueError(f"{block.path}: has become shorter")
             lines.append(line)
-        if block.first == 0 and lines[0] is not None:
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
+        if block.first == 0:
+            lines[0] = _without_mark(lines[0])
         return lines
 
     def _move(self, block: Block) -> None:
@@ -299,6 +299,11 @@ class TableReader:
         return taken
 
 
+def _without_mark(line: bytes | None) -> bytes | None:
+    """A first line without the mark that some editors put there."""
+    return None if line is None else line.removeprefix(b"\xef\xbb\xbf")
+
+
 def check_columns(path: str, columns: list[str]) -> None:
     """ValueError unless the file has the columns; of JSON lines its first object must have them."""
     with naming(path):
@@ -316,7 +321,7 @@ def check_columns(path: str, columns: list[str]) -> None:
                 raise ValueError(f"{path}: has two columns {twice[0]!r}")
         else:
             with open_lines(path) as stream:
-                first = rows_of_json([read_line(stream)[0] or b"{}"])
+                first = rows_of_json([_without_mark(read_line(stream)[0]) or b"{}"])
             present = list(first.records[0])
             if first.bad or not present:  # a bad row, of which errors.jsonl will tell
                 return

@@ -41,6 +41,12 @@ class Match(NamedTuple):
     forms: tuple[str, ...]
 
 
+class _Terms(dict[str, "_Terms"]):
+    """Terms by their tokens: those that go on with a token, and the targets of what ends here."""
+
+    targets: tuple[str, ...] = ()
+
+
 class Glossary:
     """Entries that are looked up in texts.
 
@@ -53,7 +59,7 @@ class Glossary:
     def __init__(self, entries: Iterable[tuple[str, Iterable[str]]], inflect: bool = True) -> None:
         self.inflect = inflect
         self.entries: dict[str, Entry] = {}
-        self._by_tokens: dict[tuple[str, ...], list[Entry]] = {}
+        self._as_written, self._in_any_case = _Terms(), _Terms()
         for source, targets in entries:
             source = " ".join(source.split())
             own = tuple(" ".join(target.split()) for target in targets)
@@ -65,9 +71,11 @@ class Glossary:
             before = self.entries.get(source, Entry(source, ()))
             self.entries[source] = Entry(source, tuple(dict.fromkeys((*before.targets, *own))))
         for entry in self.entries.values():
-            tokens = tuple(TOKEN.findall(entry.source.casefold()))
-            self._by_tokens.setdefault(tokens, []).append(entry)
-        self._lengths = sorted(set(map(len, self._by_tokens)), reverse=True)  # tokens of the terms
+            has_capital = entry.source != entry.source.lower()
+            terms = self._as_written if has_capital else self._in_any_case
+            for token in TOKEN.findall(entry.source if has_capital else entry.source.casefold()):
+                terms = terms.setdefault(token, _Terms())
+            terms.targets = terms.targets or entry.targets
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -93,35 +101,39 @@ class Glossary:
 
     def find(self, text: str) -> list[Match]:
         """The terms in a text, from the left, the longest first; they do not overlap."""
-        words = [(match[0], match.start(), match.end()) for match in TOKEN.finditer(text)]
-        lower = [word.casefold() for word, _, _ in words]
+        words = list(TOKEN.finditer(text))
+        tokens = [self._token_forms(word[0]) for word in words]
+        lower = [self._token_forms(word[0].casefold()) for word in words]
         matches: list[Match] = []
         i = 0
         while i < len(words):
-            for length in (n for n in self._lengths if n <= len(words) - i):
-                targets = self._targets(words[i : i + length], lower[i : i + length], text)
-                if targets:
-                    start, end = words[i][1], words[i + length - 1][2]
-                    matches.append(Match(start, end, self.forms(targets)))
-                    i += length
-                    break
-            else:
-                i += 1
+            written = self._longest(self._as_written, tokens, i)
+            other = self._longest(self._in_any_case, lower, i)
+            end, targets = max(written, other, key=lambda found: found[0])
+            if targets:
+                matches.append(Match(words[i].start(), words[end - 1].end(), self.forms(targets)))
+            i = max(end, i + 1)
         return matches
 
-    def _targets(
-        self, words: list[tuple[str, int, int]], lower: list[str], text: str
-    ) -> tuple[str, ...]:
-        *first, last = lower
-        singulars = [last[: -len(s)] for s in ("s", "es") if last.endswith(s) and len(last) > 3]
-        for ending in (last, *singulars) if self.inflect else (last,):
-            for entry in self._by_tokens.get((*first, ending), ()):
-                written = text[words[0][1] : words[-1][2]]
-                if not _has_capital(entry.source) or " ".join(written.split()).startswith(
-                    entry.source
-                ):
-                    return entry.targets
-        return ()
+    def _token_forms(self, token: str) -> list[str]:
+        """The token, and what it may be the plural of."""
+        endings = ("s", "es") if self.inflect and len(token) > 3 else ()
+        return [token, *(token[: -len(s)] for s in endings if token.endswith(s))]
+
+    def _longest(
+        self, terms: _Terms, tokens: list[list[str]], start: int
+    ) -> tuple[int, tuple[str, ...]]:
+        """Where the longest of the terms that begin at ``start`` ends, and its targets."""
+        found: tuple[int, tuple[str, ...]] = start, ()
+        for i in range(start, len(tokens)):
+            for form in tokens[i]:
+                if form in terms and terms[form].targets:
+                    found = i + 1, terms[form].targets
+                    break
+            if tokens[i][0] not in terms:
+                break
+            terms = terms[tokens[i][0]]
+        return found
 
     def forms(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """What may stand in a translation for one of the target terms."""
@@ -141,10 +153,6 @@ class Glossary:
             before = [word + own if word in adjectives else word for word in words]
             for ending in AFTER_E if last.endswith("e") else ENDINGS:
                 yield " ".join((*before, last + ending))
-
-
-def _has_capital(text: str) -> bool:
-    return text != text.lower()
 
 
 def _split_targets(text: str) -> list[str]:

@@ -91,7 +91,8 @@ def atomic_folder(folder: FilePath) -> Iterator[Path]:
     partial, old = partial_path(folder), folder.with_name(f".{folder.name}.old")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(folder):
-        for left_over in (partial, old):  # by a killed process
+        _put_back(old, folder)  # by a process that was killed between its two renames
+        for left_over in (partial, old):
             shutil.rmtree(left_over, ignore_errors=True)
         partial.mkdir()
         try:
@@ -102,7 +103,13 @@ def atomic_folder(folder: FilePath) -> Iterator[Path]:
             partial.rename(folder)
             shutil.rmtree(old, ignore_errors=True)
         finally:
+            _put_back(old, folder)
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _put_back(old: Path, folder: Path) -> None:
+    if old.exists() and not folder.exists():
+        old.rename(folder)
 
 
 def check_not_input(output: FilePath, *inputs: FilePath | int) -> None:

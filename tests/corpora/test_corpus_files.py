@@ -214,6 +214,14 @@ def test_a_column_must_be_there(suffix: str, tmp_path: Path) -> None:
         check_columns(path, ["en", "de"])
 
 
+def test_a_column_must_be_there_after_a_mark_of_the_byte_order(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"en": "Hello."}\n', encoding="utf-8-sig")
+    check_columns(str(path), ["en"])
+    with pytest.raises(ValueError, match="no column 'de'; it has 'en'"):
+        check_columns(str(path), ["de"])
+
+
 def test_columns_that_no_file_can_have(tmp_path: Path) -> None:
     text = str(write(tmp_path / "x.txt", [{"en": "Hello."}]))
     check_columns(text, ["en"])

@@ -58,3 +58,13 @@ def test_many_long_phrases_take_no_time() -> None:
     begun = time.process_time()
     assert not np.any(constraints.forbidden_tokens("a " * 160, True))
     assert time.process_time() - begun < 0.1
+
+
+def test_letters_that_begin_many_tokens_take_no_time() -> None:
+    texts = [f"▁{a}{b}{c}" for a, b, c in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=3)]
+    constraints = Constraints(Vocabulary([*PIECES[:4], *texts]), (), list("abcdefghijklmnopqrst"))
+    constraints.forbidden_tokens("An output. ", False)
+    begun = time.process_time()
+    for _ in range(100):  # steps of a hypothesis
+        constraints.forbidden_tokens("An output. ", False)
+    assert time.process_time() - begun < 0.5

@@ -23,6 +23,10 @@ LANGUAGES = ("en", "de")
         ([("card", ["Karte"]), ("red card", ["rote Karte"])], "discard the cards", ["cards"]),
         ([("e-mail", ["E-Mail"])], "by e-mail.", ["e-mail"]),
         ([("is", ["ist"])], "This is his.", ["is"]),
+        ([("red", ["rot"]), ("red card game", ["x"])], "red card, red cards games", ["red", "red"]),
+        ([("a b c", ["x"]), ("b", ["y"])], "a b d", ["b"]),
+        ([("red card", ["x"]), ("Card Game", ["y"])], "A red Card Game", ["red Card"]),
+        ([("Card", ["x"]), ("card game", ["y"])], "the Card game, a Card", ["Card game", "Card"]),
         ([], "nothing", []),
     ],
 )  # fmt: skip
@@ -132,3 +136,10 @@ def test_a_very_long_term_is_refused_and_few_forms_are_made_of_many_targets() ->
     start = time.process_time()
     assert Glossary([("word", many)]).forms(many) == many[:MOST_FORMS]
     assert time.process_time() - start < 0.5
+
+
+def test_long_terms_that_begin_alike_take_no_time() -> None:
+    glossary = Glossary([("a " * n + "b", ["x"]) for n in range(1, 138)])
+    start = time.process_time()
+    assert glossary.find("a " * 10_000) == []
+    assert time.process_time() - start < 1.5

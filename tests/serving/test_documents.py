@@ -161,6 +161,7 @@ def test_a_header_says_what_one_should_know_of_a_table() -> None:
         ("a.md", b"x", {"glossary": '{"a": "\\ud800"}'}, 400, "glossary: "),
         ("a.md", b"x", {"glossary": '{"a": ""}'}, 400, "a: a term must have"),
         ("a.md", b"x", {"glossary": "[" * 100_000}, 400, "glossary: must be an object in JSON"),
+        ("a.md", b"x", {"glossary": '{"a": [1, 2]}'}, 400, "glossary: Input should be"),
         ("a.md", b"x", {"keep": "perhaps"}, 400, "keep: Input should be"),
         ("a.md", b"x", {"decimal": "x"}, 400, "decimal='x': must be"),
         ("a.md", b"x", {"nothing": "x"}, 400, "nothing: there is no such field"),
@@ -389,6 +390,14 @@ def test_who_has_no_key_takes_no_place(url: str, status: int, scheme: str) -> No
             assert {(await request).status_code for request in slow} == {status}
 
     asyncio.run(check())
+
+
+def test_many_mistakes_in_a_glossary_hold_nobody_up() -> None:
+    app = create_app(StandIn())
+    begin = time.process_time()
+    glossary = '{"a": [' + "1," * 500_000 + "1]}"
+    assert send("a.md", b"x", app, glossary=glossary).status_code == 400
+    assert time.process_time() - begin < 1
 
 
 def test_a_large_form_holds_nobody_up() -> None:

@@ -77,6 +77,34 @@ def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
     assert names(tmp_path / "model") == ["whole.txt"]
 
 
+def test_a_folder_is_back_where_a_killed_process_had_moved_it_away(tmp_path: Path) -> None:
+    (tmp_path / ".model.old").mkdir()
+    (tmp_path / ".model.old" / "old.txt").write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic.atomic_folder(tmp_path / "model") as partial:
+        raise ZeroDivisionError((partial / "new.txt").write_text("new"))
+    assert names(tmp_path) == ["model"]
+    assert names(tmp_path / "model") == ["old.txt"]
+
+
+def test_a_folder_stays_where_the_new_one_cannot_take_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rename = tmp_path / "model", Path.rename
+    folder.mkdir()
+    (folder / "old.txt").write_text("old")
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == ".model.partial":
+            raise OSError("refused")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="refused"), atomic.atomic_folder(folder) as partial:
+        (partial / "new.txt").write_text("new")
+    assert names(tmp_path) == ["model"]
+    assert names(folder) == ["old.txt"]
+
+
 # Several at once
 
 

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 
 CASES = ("nom", "acc", "dat", "gen")
-GENDERS = ("m", "f", "n", "p")
 
 # A row for each gender, a column for each case.
 _DER = {
