@@ -44,7 +44,7 @@ ADJECTIVES = {
 
 
 @pytest.mark.parametrize("word", ADJECTIVES)
-@pytest.mark.parametrize("gender", ("m", "f", "n", "p"))
+@pytest.mark.parametrize("gender", ["m", "f", "n", "p"])
 def test_article_and_adjective(word: str, gender: str) -> None:
     forms = [
         f"{de.article(word, gender, case)} {de.adjective('alt', word, gender, case)}".strip()
