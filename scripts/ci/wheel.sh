@@ -16,7 +16,7 @@ mkdir "$scratch/empty" && cd "$scratch/empty"
 export HF_HUB_OFFLINE=1 HF_HOME="$scratch/hub" MT_CACHE="$scratch/cache" PYTHONPATH=
 python=$scratch/clean/bin/python
 "$python" -m mt.translate "Where do you live?" | tee translation
-grep -qx "Wo wohnen Sie?" translation
+grep -qx "Wo wohnst du?" translation
 "$python" -c 'from mt.inference.native.library import SOURCES; [path.read_bytes() for path in SOURCES]'
 "$python" -m mt.evaluate data=phrasebook limit=20
 "$python" -m mt.train experiment=quickstart trainer.max_steps=5

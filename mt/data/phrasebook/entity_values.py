@@ -46,8 +46,11 @@ _LENGTHS = [
     *[("centimetres", "Zentimeter", "cm"), ("inches", "Zoll"), ("yards", "Yards", "Yard")],
 ]
 _SPEEDS = [
-    ("km/h", "km/h", "Stundenkilometer", "Kilometer pro Stunde"),
-    ("kilometres per hour", "Kilometer pro Stunde", "km/h", "Stundenkilometer"),
+    ("km/h", "km/h", "Stundenkilometer", "Kilometer pro Stunde", "Kilometern pro Stunde"),
+    (
+        *("kilometres per hour", "Kilometer pro Stunde", "Kilometern pro Stunde"),  # nom., dat.
+        *("km/h", "Stundenkilometer"),
+    ),
     *[("mph", "mph", "Meilen pro Stunde"), ("miles an hour", "Meilen pro Stunde", "mph")],
 ]
 _STORAGE = [("MB", "MB"), ("GB", "GB"), ("TB", "TB"), ("KB", "KB"), ("gigabytes", "Gigabyte", "GB")]
