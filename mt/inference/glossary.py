@@ -73,7 +73,8 @@ class Glossary:
         for entry in self.entries.values():
             has_capital = entry.source != entry.source.lower()
             terms = self._as_written if has_capital else self._in_any_case
-            for token in TOKEN.findall(entry.source if has_capital else entry.source.casefold()):
+            find = _tokens_as_written if has_capital else TOKEN.findall
+            for token in find(entry.source if has_capital else entry.source.casefold()):
                 terms = terms.setdefault(token, _Terms())
             terms.targets = terms.targets or entry.targets
 
@@ -102,14 +103,14 @@ class Glossary:
     def find(self, text: str) -> list[Match]:
         """The terms in a text, from the left, the longest first; they do not overlap."""
         words = list(TOKEN.finditer(text))
-        tokens = [self._token_forms(word[0]) for word in words]
+        tokens = [self._token_forms(token) for token in _tokens_as_written(text)]
         lower = [self._token_forms(word[0].casefold()) for word in words]
         matches: list[Match] = []
         i = 0
         while i < len(words):
             written = self._longest(self._as_written, tokens, i)
             other = self._longest(self._in_any_case, lower, i)
-            end, targets = max(written, other, key=lambda found: found[0])
+            end, _, targets = max(written, other, key=lambda found: found[:2])
             if targets:
                 matches.append(Match(words[i].start(), words[end - 1].end(), self.forms(targets)))
             i = max(end, i + 1)
@@ -117,22 +118,24 @@ class Glossary:
 
     def _token_forms(self, token: str) -> list[str]:
         """The token, and what it may be the plural of."""
-        endings = ("s", "es") if self.inflect and len(token) > 3 else ()
+        endings = ("s", "es") if self.inflect and len(token.strip()) > 3 else ()
         return [token, *(token[: -len(s)] for s in endings if token.endswith(s))]
 
     def _longest(
         self, terms: _Terms, tokens: list[list[str]], start: int
-    ) -> tuple[int, tuple[str, ...]]:
-        """Where the longest of the terms that begin at ``start`` ends, and its targets."""
-        found: tuple[int, tuple[str, ...]] = start, ()
+    ) -> tuple[int, bool, tuple[str, ...]]:
+        """Where the longest of the terms that begin at ``start`` ends, whether that is no plural of
+        it, and its targets."""
+        found: tuple[int, bool, tuple[str, ...]] = start, False, ()
         for i in range(start, len(tokens)):
-            for form in tokens[i]:
+            forms = tokens[i] if i > start else [form.lstrip() for form in tokens[i]]
+            for form in forms:
                 if form in terms and terms[form].targets:
-                    found = i + 1, terms[form].targets
+                    found = i + 1, form == forms[0], terms[form].targets
                     break
-            if tokens[i][0] not in terms:
+            if forms[0] not in terms:
                 break
-            terms = terms[tokens[i][0]]
+            terms = terms[forms[0]]
         return found
 
     def forms(self, targets: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,6 +156,12 @@ class Glossary:
             before = [word + own if word in adjectives else word for word in words]
             for ending in AFTER_E if last.endswith("e") else ENDINGS:
                 yield " ".join((*before, last + ending))
+
+
+def _tokens_as_written(text: str) -> list[str]:
+    """The tokens, each with a blank before it where the text has one."""
+    starts = ((match.start(), match[0]) for match in TOKEN.finditer(text))
+    return [" " * text[start - 1 : start].isspace() + token for start, token in starts]
 
 
 def _split_targets(text: str) -> list[str]:

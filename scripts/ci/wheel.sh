@@ -17,7 +17,8 @@ export HF_HUB_OFFLINE=1 HF_HOME="$scratch/hub" MT_CACHE="$scratch/cache" PYTHONP
 python=$scratch/clean/bin/python
 "$python" -m mt.translate "Where do you live?" | tee translation
 grep -qx "Wo wohnst du?" translation
-"$python" -c 'from mt.inference.native.library import SOURCES; [path.read_bytes() for path in SOURCES]'
+"$python" -c 'from mt.compile import LIBRARIES
+[path.read_bytes() for library in LIBRARIES for path in library.sources]'
 "$python" -m mt.evaluate data=phrasebook limit=20
 "$python" -m mt.train experiment=quickstart trainer.max_steps=5
 echo "wheel: translated, evaluated and trained in an empty folder"

@@ -23,6 +23,9 @@ LANGUAGES = ("en", "de")
         ([("card", ["Karte"]), ("red card", ["rote Karte"])], "discard the cards", ["cards"]),
         ([("e-mail", ["E-Mail"])], "by e-mail.", ["e-mail"]),
         ([("is", ["ist"])], "This is his.", ["is"]),
+        ([("apples", ["x"]), ("Apple", ["y"])], "Apples, Apple", ["Apples", "Apple"]),
+        ([("U.S.", ["x"])], "the U.S. or U. S. A.", ["U.S."]),
+        ([("A B", ["x"])], "A  B, A, B", ["A  B"]),
         ([("red", ["rot"]), ("red card game", ["x"])], "red card, red cards games", ["red", "red"]),
         ([("a b c", ["x"]), ("b", ["y"])], "a b d", ["b"]),
         ([("red card", ["x"]), ("Card Game", ["y"])], "A red Card Game", ["red Card"]),
@@ -34,6 +37,11 @@ def test_terms_of_a_text(
     entries: list[tuple[str, list[str]]], text: str, expected: list[str]
 ) -> None:
     assert [text[m.start : m.end] for m in Glossary(entries).find(text)] == expected
+
+
+def test_a_term_is_preferred_to_the_singular_of_another() -> None:
+    glossary = Glossary([("Apple", ["Apple"]), ("apples", ["Äpfel"])])
+    assert [match.forms[0] for match in glossary.find("Apples of Apple")] == ["Äpfel", "Apple"]
 
 
 def test_a_glossary_without_inflection_finds_and_allows_what_is_written() -> None:
