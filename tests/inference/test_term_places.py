@@ -224,7 +224,7 @@ RULES = TermRules(
 LINES = {
     "The house is big.": "Das Gebäude ist groß.",
     "My doctor is ill.": "Mein Mediziner ist krank.",
-    "The letter arrived yesterday.": "Das Schreiben kam gestern an.",
+    "The letter arrived yesterday.": "Das Schreiben ist gestern angekommen.",
     "I see the house.": "Ich sehe das Gebäude.",
     "Good morning.": "Guten Morgen!",
 }
