@@ -9,13 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mt.inference.native import library as translation
+from mt.model.native import library as training
 from mt.utils import console
 
-with console.exit_at_interrupt():
-    from mt.inference.native import library as translation
-    from mt.model.native import library as training
-
-    LIBRARIES = (translation.library, training.library)
+LIBRARIES = (translation.library, training.library)
 
 
 def compile_into(folder: Path) -> None:

@@ -22,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from mt.corpora.rows import Rows, rows_of_json, rows_of_lines
 from mt.data.parquet import first_line
-from mt.utils.line_io import BLOCK_BYTES, MAX_LINE
+from mt.utils.line_io import BLOCK_BYTES, MAX_LINE, without_mark
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other names are text's
 COMPRESSIONS = (".gz", ".zst")
@@ -223,8 +223,8 @@ class BlockReader:
             if not size:
                 raise ValueError(f"{block.path}: has become shorter")
             lines.append(line)
-        if block.first == 0:
-            lines[0] = _without_mark(lines[0])
+        if block.first == 0 and lines[0] is not None:
+            lines[0] = without_mark(lines[0])
         return lines
 
     def _move(self, block: Block) -> None:
@@ -299,11 +299,6 @@ class TableReader:
         return taken
 
 
-def _without_mark(line: bytes | None) -> bytes | None:
-    """A first line without the mark that some editors put there."""
-    return None if line is None else line.removeprefix(b"\xef\xbb\xbf")
-
-
 def check_columns(path: str, columns: list[str]) -> None:
     """ValueError unless the file has the columns; of JSON lines its first object must have them."""
     with naming(path):
@@ -321,7 +316,7 @@ def check_columns(path: str, columns: list[str]) -> None:
                 raise ValueError(f"{path}: has two columns {twice[0]!r}")
         else:
             with open_lines(path) as stream:
-                first = rows_of_json([_without_mark(read_line(stream)[0]) or b"{}"])
+                first = rows_of_json([without_mark(read_line(stream)[0] or b"") or b"{}"])
             present = list(first.records[0])
             if first.bad or not present:  # a bad row, of which errors.jsonl will tell
                 return

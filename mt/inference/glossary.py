@@ -71,10 +71,11 @@ class Glossary:
             before = self.entries.get(source, Entry(source, ()))
             self.entries[source] = Entry(source, tuple(dict.fromkeys((*before.targets, *own))))
         for entry in self.entries.values():
-            has_capital = entry.source != entry.source.lower()
-            terms = self._as_written if has_capital else self._in_any_case
-            find = _tokens_as_written if has_capital else TOKEN.findall
-            for token in find(entry.source if has_capital else entry.source.casefold()):
+            if entry.source != entry.source.lower():
+                terms, tokens = self._as_written, _tokens_as_written(entry.source)
+            else:
+                terms, tokens = self._in_any_case, TOKEN.findall(entry.source.casefold())
+            for token in tokens:
                 terms = terms.setdefault(token, _Terms())
             terms.targets = terms.targets or entry.targets
 

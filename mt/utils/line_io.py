@@ -1,5 +1,6 @@
 """Lines in, from a pipe, a prompt or a file, and lines out to a file that can be resumed."""
 
+import codecs
 import gzip
 import hashlib
 import json
@@ -27,6 +28,11 @@ BLOCK = 2048  # most lines translated together
 BLOCK_BYTES = 2**20  # a block ends with the line that reaches this
 LONG_LINE = 2**14  # bytes of a line that waits to be read alone, not in a queue of them
 MAX_LINE = 2**24  # most bytes of a line; a device gives one without an end
+
+
+def without_mark(line: bytes) -> bytes:
+    """A first line without the mark of the byte order, which some editors put there."""
+    return line.removeprefix(codecs.BOM_UTF8)
 
 
 def open_input(path: str | None, stack: ExitStack) -> BinaryIO:
@@ -327,7 +333,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
         try:
             for number, raw in enumerate(_raw_lines(stream, path), start=1):
                 if number == 1:
-                    raw = raw.removeprefix(b"\xef\xbb\xbf")  # the mark some editors put first
+                    raw = without_mark(raw)
                 yield _decode(raw, path, number)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}, after line {number}: damaged gzip: {error}") from None
