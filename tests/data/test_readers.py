@@ -177,7 +177,8 @@ def test_the_phrasebook_has_two_languages() -> None:
 )
 def test_the_parts_of_the_phrasebook_are_known(parts: Any) -> None:
     message = (
-        f"parts={parts!r}: must be a list of grammar, themes, vocabulary, situations, entities"
+        f"parts={parts!r}: must be a list of grammar, themes, vocabulary, situations, "
+        "expressions, entities"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         PhrasebookReader(parts=parts)

@@ -19,7 +19,7 @@ FILES, VOCABULARY, SITUATIONS = (
     for name in ("themes", "vocabulary", "situations")
 )
 TRAINING = Path(__file__).resolve().parents[2] / "docs/training.md"
-WRITTEN = ("grammar", "themes", "vocabulary", "situations")
+WRITTEN = ("grammar", "themes", "vocabulary", "situations", "expressions")
 
 
 def words(sentence: str) -> str:

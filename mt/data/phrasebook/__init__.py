@@ -1,10 +1,11 @@
-"""An English-German corpus, written for this project, in five parts.
+"""An English-German corpus, written for this project, in six parts.
 
 - ``grammar``: short hand-written phrases and the sentences of a slot grammar. Pairs that share a
   sentence, in either language, go to the same split, which a hash chooses.
 - ``themes``: hand-written pairs, one file a theme. Whole themes are held out.
 - ``vocabulary``: hand-written pairs that show frequent words in use, split by the same hash.
 - ``situations``: hand-written pairs about fields of life and work, split in the same way.
+- ``expressions``: hand-written verb phrases in clauses of many kinds, split by the same hash.
 - ``entities``: sentences with names, numbers, dates and codes. Held-out values are not in training.
 
 ``load`` returns the pairs of a split. No sentence of a split, in either language, is also in
@@ -21,7 +22,7 @@ from importlib.resources import files
 
 from . import templates
 
-PARTS = ("grammar", "themes", "vocabulary", "situations", "entities")
+PARTS = ("grammar", "themes", "vocabulary", "situations", "expressions", "entities")
 SPLITS = ("train", "validation", "test")
 
 # The numbers of the themes that are held out; all others are for training.
@@ -144,7 +145,11 @@ def _read(part: str, split: str) -> Iterable[tuple[str, str]]:
         return themes(split)
     if part in ("vocabulary", "situations"):
         return written(part, split)
-    from . import entities  # only who needs this part waits for it
+    if part == "expressions":
+        from . import expressions  # only who needs this part waits for it
+
+        return [pair for pair in expressions.expand() if choose([pair]) == split]
+    from . import entities
 
     return entities.load(split)
 

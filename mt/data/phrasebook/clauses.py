@@ -75,8 +75,9 @@ class Clause:
             main = self.phrase.action.english_verb
             rest = self.phrase.english_rest(self.subject)
         time = self.time.source if self.time else ""
-        if mode in ("base", "ing"):
-            return _join(en.gerund(main) if mode == "ing" else main, rest, time)
+        if mode in ("base", "ing", "participle"):
+            forms = {"base": main, "ing": en.gerund(main), "participle": english_past(main)[1]}
+            return _join(forms[mode], rest, time)
         tense = mode
         helper = ""
         if mode in MODALS:
@@ -87,7 +88,7 @@ class Clause:
                 rest = f"{first.partition(' ')[2]} to {main} {rest}"
                 main = first.partition(" ")[0]
         agree = self.subject.agree_english
-        if not helper and main == "be":
+        if not helper and main == "be" and tense in ("present", "past", "progressive"):
             helper, main = agree("be past" if tense == "past" else "be"), ""
         elif tense == "progressive":
             helper, main = agree("be"), en.gerund(main)
@@ -98,6 +99,9 @@ class Clause:
                 main = english_past(main)[0] if tense == "past" else agree(main)
         elif tense == "perfect":
             helper, main = agree("have"), english_past(main)[1]
+        elif tense in ("pluperfect", "unreal"):
+            helper = "had" if tense == "pluperfect" else "would have"
+            main = english_past(main)[1]
         elif tense == "been":
             helper = agree("have")
             main = "been " + en.gerund(main)
@@ -134,6 +138,11 @@ class Clause:
             finite, tail = de.past(main, person), main.prefix
         elif mode in ("past", "perfect"):
             finite, tail = de.present(verb(main.auxiliary), person), de.participle(main)
+        elif mode == "pluperfect":
+            finite, tail = de.past(verb(main.auxiliary), person), de.participle(main)
+        elif mode == "unreal":
+            auxiliary = {"haben": "hätten", "sein": "wären"}[main.auxiliary]
+            finite, tail = de.present(verb(auxiliary), person), de.participle(main)
         else:
             finite, tail = de.present(main, person), main.prefix
         subject = self.subject.german("pro" if "pro" in words else "")

@@ -6,7 +6,7 @@ import re
 
 _VOWELS = "aeiou"
 _SHORT = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprt]$")  # get, stop, swim: the consonant doubles
-_DOUBLING = ("forget", "begin", "travel")
+_DOUBLING = ("forget", "begin", "travel", "admit", "dial", "transfer", "unplug", "resit", "reset")
 _BE = {"I": ("am", "was"), "he": ("is", "was")}
 
 
@@ -52,7 +52,7 @@ def gerund(verb: str) -> str:
     """Form the -ing form: "making", "sitting", "lying"."""
     if verb.endswith("ie"):
         return verb[:-2] + "ying"
-    if verb.endswith("e") and not verb.endswith(("ee", "be")):
+    if verb.endswith("e") and not verb.endswith(("ee", "be", "ye")):
         return verb[:-1] + "ing"
     return _double(verb) + "ing"
 

@@ -119,13 +119,15 @@ _PRESENT = {
     "möchten": ("möchte", "möchtest", "möchte", "möchten", "möchtet", "möchten"),
     "könnten": ("könnte", "könntest", "könnte", "könnten", "könntet", "könnten"),
     "sollten": ("sollte", "solltest", "sollte", "sollten", "solltet", "sollten"),
+    "hätten": ("hätte", "hättest", "hätte", "hätten", "hättet", "hätten"),
+    "wären": ("wäre", "wärst", "wäre", "wären", "wärt", "wären"),
 }
 _PAST_STEM = {
     "sein": "war", "haben": "hatte", "werden": "wurde", "wissen": "wusste", "geben": "gab",
     "können": "konnte", "müssen": "musste", "dürfen": "durfte", "wollen": "wollte",
     "sollen": "sollte", "mögen": "mochte",
 }  # fmt: skip
-_INSEPARABLE = ("be", "emp", "ent", "er", "ge", "miss", "ver", "zer")
+INSEPARABLE = ("be", "emp", "ent", "er", "ge", "hinter", "miss", "über", "unter", "ver", "zer")
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ def participle(verb: Verb) -> str:
     """Form the past participle: "aufgestanden", "besucht", "studiert"."""
     if verb.strong:
         return verb.prefix + verb.strong
-    plain = verb.infinitive.startswith(_INSEPARABLE) or verb.infinitive.endswith("ieren")
+    plain = verb.infinitive.startswith(INSEPARABLE) or verb.infinitive.endswith("ieren")
     link = "e" if _needs_e(verb.stem) else ""
     return verb.prefix + ("" if plain else "ge") + verb.stem + link + "t"
 

@@ -1,11 +1,11 @@
-"""Verb phrases: the lines of actions.tsv, with their slots filled from the lexicon."""
+"""Verb phrases: the lines of actions.tsv and expressions.tsv, with their slots filled."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -28,11 +28,16 @@ from .words import (
 _KEIN = {"Radio": "kein", "Deutsch": "kein", "Spanisch": "kein", "Italienisch": "kein",
          "Karten": "keine"}  # fmt: skip
 _SLOT = re.compile(r"\{([^:}]+):?([^}]*)\}")
+# A literal definite object, which comes before "nicht": "den Müll", "mein altes Auto".
+_DEFINITE = re.compile(
+    r"(?:d(?:en|ie|as)|(?:[mds]ein|ihr|Ihr|unser|eue?r)(?:e[nmrs]?)?) "
+    r"(?:[a-zäöüß]+ )*[A-ZÄÖÜ][\w-]*(?: des [A-ZÄÖÜ]\w*)?(?!\w)"
+)
 
 
 @dataclass(frozen=True)
 class Action:
-    """A line of actions.tsv: a verb phrase whose slots are still open."""
+    """A line of a table: a verb phrase whose slots are still open."""
 
     english_verb: str
     english_rest: str
@@ -43,21 +48,27 @@ class Action:
 
 
 @cache
-def actions() -> tuple[Action, ...]:
-    """Read actions.tsv."""
-    table = []
-    for source, target, tags, _ in rows("actions"):
-        head, _, rest = source.partition(" ")
-        middle, _, infinitive = target.rpartition(" ")
-        pieces: list[str | tuple[str, str]] = []
-        for word in re.findall(r"\{[^}]*\}|[^\s{]+", middle):
-            slot = _SLOT.match(word)
-            pieces.append((slot[1], slot[2]) if slot else word)
-        slots = tuple((m[1], m[2]) for m in _SLOT.finditer(rest) if m[1] != "own")
-        table.append(
-            Action(head, rest, tuple(pieces), verb(infinitive), frozenset(tags.split()), slots)
-        )
-    return tuple(table)
+def actions(name: str = "actions") -> tuple[Action, ...]:
+    """Read actions.tsv, or another table of that form."""
+    return tuple(action(*row[:3]) for row in rows(name))
+
+
+def action(source: str, target: str, tags: str) -> Action:
+    """Parse a verb phrase in both languages."""
+    head, _, rest = source.partition(" ")
+    middle, _, title = target.rpartition(" ")
+    infinitive, _, participle = title.partition("/")
+    german_verb = verb(infinitive)
+    if "{sich:" in middle and infinitive != "sein":
+        german_verb = replace(german_verb, auxiliary="haben")
+    if participle:
+        german_verb = replace(german_verb, strong=participle)
+    pieces: list[str | tuple[str, str]] = []
+    for word in re.findall(r"\{[^}]*\}|[^\s{]+", middle):
+        slot = _SLOT.match(word)
+        pieces.append((slot[1], slot[2]) if slot else word)
+    slots = [(m[1], m[2]) for m in _SLOT.finditer(rest) if m[1] not in ("own", "self")]
+    return Action(head, rest, tuple(pieces), german_verb, frozenset(tags.split()), tuple(slots))
 
 
 def allowed(determiner: str, noun: Noun) -> bool:
@@ -153,8 +164,8 @@ class VerbPhrase:
         """The words after the English verb."""
 
         def fill(match: re.Match[str]) -> str:
-            if match[1] == "own":
-                return owner.english("own")
+            if match[1] in ("own", "self"):
+                return owner.english(match[1])
             filler = self._filler(match[1])
             if isinstance(filler, Person):
                 return filler.english("obj")
@@ -171,12 +182,18 @@ class VerbPhrase:
         indefinite: list[str] = []
         complement: list[str] = []
         for piece in self.action.german:
+            if piece == "es" and not complement:
+                pronouns.append(piece)
+                continue
             if isinstance(piece, str):
                 complement.append(piece)
                 continue
             name, spec = piece
-            if name == "sich":
-                pronouns.append(owner.german(f"self {spec}"))
+            if name == "mein":
+                complement.append(owner.german(f"own {spec}"))
+                continue
+            if name == "sich":  # after a preposition it stays there
+                (complement or pronouns).append(owner.german(f"self {spec}"))
                 continue
             filler = self._filler(name)
             text = filler.german(spec, owner)
@@ -186,14 +203,17 @@ class VerbPhrase:
                 (definite if filler.target else pronouns).append(text)
             else:
                 (definite if filler.definite else indefinite).append(text)
-        if negated and not self.reflexive and complement[:1] in (["den"], ["die"], ["das"]):
-            definite, complement = [*definite, *complement], []
+        if negated and not self.reflexive:
+            words = " ".join(complement)
+            if literal := _DEFINITE.match(words):
+                definite.append(literal[0])
+                complement = [words[literal.end() :].strip()]
         if negated and adverb != "gern":
             if indefinite:
                 indefinite[-1] = self._negative(indefinite[-1])
             elif complement and re.match("eine?[nmr]? ", complement[0] + " "):
                 complement[0] = "k" + complement[0]
-            elif complement and complement[0] in _KEIN:
+            elif complement[:1] and complement[0] in _KEIN:
                 complement[0] = f"{_KEIN[complement[0]]} {complement[0]}"
             else:
                 indefinite = ["nicht"]

@@ -7,7 +7,7 @@ noun phrase ``n`` for "my sister" in the accusative. ``owner`` is the person to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Protocol
@@ -33,13 +33,36 @@ def rows(name: str, width: int = 4) -> list[list[str]]:
 
 
 @cache
-def verb(name: str) -> de.Verb:
-    """Look up a German verb by its full infinitive."""
+def _verbs() -> dict[str, de.Verb]:
+    """Return the verbs of verbs.tsv by their full infinitive."""
+    table = {}
     for title, changed, strong, auxiliary in rows("verbs"):
         prefix, _, infinitive = title.rpartition("|")
-        if prefix + infinitive == name:
-            return de.Verb(infinitive, prefix, changed, strong, auxiliary or "haben")
-    raise KeyError(f"the verb {name!r} is not in verbs.tsv")
+        base = de.Verb(infinitive, prefix, changed, strong, auxiliary or "haben")
+        table[prefix + infinitive] = base
+    return table
+
+
+@cache
+def verb(title: str) -> de.Verb:
+    """Look up a German verb by its full infinitive, in which | may end a separable prefix.
+
+    One that is not in verbs.tsv is regular, or a compound: "ab|brechen" and "zerbrechen" inherit
+    from "brechen".
+    """
+    prefix, _, infinitive = title.rpartition("|")
+    known = _verbs().get(prefix + infinitive)
+    if known is not None:
+        return known
+    if prefix:
+        return replace(verb(infinitive), prefix=prefix)
+    for start in de.INSEPARABLE:
+        base = _verbs().get(infinitive.removeprefix(start))
+        if base is not None and base.name != infinitive and not base.prefix:
+            changed = start + base.changed if base.changed else ""
+            strong = start + base.strong.removeprefix("ge") if base.strong else ""
+            return de.Verb(infinitive, "", changed, strong)
+    return de.Verb(infinitive)
 
 
 @cache
