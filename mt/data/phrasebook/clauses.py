@@ -112,7 +112,7 @@ class Clause:
         return _join(subject, helper, negation, adverb, main, rest, time)
 
     def german(self, spec: str = "", owner: Person | None = None) -> str:
-        """Render; spec is a mode and perhaps an order, "not", "pro", "gern" or "bitte"."""
+        """Render; spec is a mode and perhaps an order, "not", "pro", or one of four adverbs."""
         words = spec.split()
         if words[0] == "who":
             return self.subject.german()
@@ -124,9 +124,9 @@ class Clause:
         pronouns, middle = self.phrase.german_middle(self.subject, time, adverb, "not" in words)
         if mode in ("inf", "zu"):
             # A pronoun stays next to the subject: "Können Sie sich bitte setzen?"
-            please = "bitte" if "bitte" in words else ""
+            adverb = next((word for word in words if word in ("bitte", "gerade")), "")
             verbal = de.zu_infinitive(main) if mode == "zu" else main.name
-            return _join(*pronouns, please, *middle, verbal)
+            return _join(*pronouns, adverb, *middle, verbal)
         if mode == "imp":
             addressed = "Sie" if self.subject.key == "Sie" else ""
             finite = de.imperative(main, self.subject.key)

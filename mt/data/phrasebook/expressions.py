@@ -118,11 +118,11 @@ def frames() -> list[Frame]:
         row("d", "You should have {c:participle}.", "Du hättest {c:inf} sollen.", (YOU,)),
         row("d", "How can I {c:base}?", "Wie kann ich {c:inf}?", (ME,)),
         row("d", "Who is going to {c:base}?", "Wer wird {c:inf}?", ()),
-        row("e", "I don't want to {c:base}.", "Ich will nicht {c:inf}.", ()),
+        row("e", "{c:want not}.", "{c:want not}.", (*mine, *OTHERS)),
         # Infinitives with zu
         row("d", "Don't forget to {c:base}.", "Vergiss nicht, {c:zu}.", (YOU,)),
         row("d", "Don't forget to {c:base}.", "Vergessen Sie nicht, {c:zu}.", SIR),
-        row("d", "I was just about to {c:base}.", "Ich wollte gerade {c:inf}.", (ME,)),
+        row("d", "I was just about to {c:base}.", "Ich wollte {c:inf gerade}.", (ME,)),
         row("d", "They asked me to {c:base}.", "Man hat mich gebeten, {c:zu}.", (ME,)),
         row("d", "{c:who} promised to {c:base}.", "{c:who} {c/haben} versprochen, {c:zu}."),
         row("d", "I've decided to {c:base}.", "Ich habe beschlossen, {c:zu}.", (ME,)),
@@ -201,14 +201,14 @@ def fits(frame: Frame, kind: str, action: Action, subject: Person | None) -> boo
     if kind not in frame.kinds:
         return False
     german = " ".join(p if isinstance(p, str) else f"{{{p[0]}}}" for p in action.german)
-    if re.search(r"not\}|nicht \{c", frame.english + frame.german):
+    if "not}" in frame.english + frame.german:
         pronoun = subject is not None and subject.target.islower()  # "nothing", "somebody"
         bare = _BARE.match(german) and not _WITH_ARTICLE.match(german)
         if pronoun or bare or _NEGATIVE.search(german):
             return False
     # "dass er das Auto hat reparieren lassen" has an order of its own.
-    double = action.german_verb.infinitive == action.german_verb.strong == "lassen"
-    return not (double and re.search("(?:past|perfect) vl", frame.german))
+    double = action.german_verb.infinitive == action.german_verb.strong
+    return not (double and re.search("(?:past|perfect|pluperfect) vl", frame.german))
 
 
 def phrases() -> Iterator[tuple[str, Person | None, Action]]:
