@@ -6,7 +6,10 @@ import re
 
 _VOWELS = "aeiou"
 _SHORT = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprt]$")  # get, stop, swim: the consonant doubles
-_DOUBLING = ("forget", "begin", "travel", "admit", "dial", "transfer", "unplug", "resit", "reset")
+_DOUBLING = (  # in British English
+    *("admit", "begin", "cancel", "dial", "forget", "prefer", "quit", "reset", "resit"),
+    *("shovel", "submit", "transfer", "travel", "unplug", "unwrap"),
+)
 _BE = {"I": ("am", "was"), "he": ("is", "was")}
 
 
@@ -52,7 +55,7 @@ def gerund(verb: str) -> str:
     """Form the -ing form: "making", "sitting", "lying"."""
     if verb.endswith("ie"):
         return verb[:-2] + "ying"
-    if verb.endswith("e") and not verb.endswith(("ee", "be", "ye")):
+    if verb.endswith("e") and verb != "be" and not verb.endswith(("ee", "ye")):
         return verb[:-1] + "ing"
     return _double(verb) + "ing"
 

@@ -1,4 +1,4 @@
-"""Expressions: what people say they do, and what happens, each in a dozen clauses of daily life.
+"""Expressions: what people say they do, and what happens, each in up to sixteen clauses.
 
 The slot grammar fills a few phrases with many words. Here many fixed phrases, most of which cannot
 be translated word for word, meet all persons, tenses and orders of words: those of expressions.tsv,
@@ -15,22 +15,27 @@ from dataclasses import dataclass
 from . import english as en
 from .clauses import Clause
 from .grammar import fill, finish
-from .people import ASKED, HE, ME, NAMED, PRONOUNS, SHE, THEY, THIRD, WE, YOU, YOU_ALL
+from .people import ASKED, FORMAL, HE, ME, NAMED, PRONOUNS, SHE, THEY, THIRD, WE, YOU, YOU_ALL
 from .verb_phrases import Action, VerbPhrase, action, actions, bindings
 from .words import Pair, Person, adverbs, rows
 
 CLAUSES = 16  # of each expression, at most
 TRIES = 8  # subjects and times that are drawn until they suit
 
-SIR = (Person("Sie", vocative=("", "")),)  # German shows whom one means
+SIR = (Person("Sie", vocative=("", "")),)  # in requests, which German says with du or Sie
+KIDS = YOU_ALL[2]
 ADULTS = tuple(person for person in NAMED if not person.child)
-ANY = (*PRONOUNS * 4, *YOU_ALL, *SIR * 2, *ADULTS)
+ANY = (*PRONOUNS * 4, *YOU_ALL, *FORMAL, *ADULTS)
 OTHERS = tuple(person for person in THIRD if not person.child)
 # A phrase is not negated like others if it says "not" itself, or names a thing without an article.
-_NEGATIVE = re.compile(r"\b(?:kein\w*|nicht|nichts|nie|etwas|es|ein (?:paar|bisschen))\b")
+_NEGATIVE = re.compile(
+    r"\b(?:kein\w*|nicht|nichts|nie|noch(?! einmal)|etwas|es|ein (?:paar|bisschen))\b"
+)
 # "Zeit haben", "gute Laune haben": a noun, perhaps after an adjective that has its ending.
 _BARE = re.compile(r"(?:\{\w+\} )*(?:[a-zäöüß]+e[nrs]? |mehr |viel )?[A-ZÄÖÜ]")
-_WITH_ARTICLE = re.compile(r"(?:\{\w+\} )*(?:d(?:er|ie|as|e[nm])|eine?[nmr]?|aus|über|unter) ")
+# What looks like such an adjective.
+_WITH_ARTICLE = re.compile(r"(?:\{\w+\} )*(?:d(?:er|ie|as|e[nm])|eine?[nmr]?|über|unter) ")
+_DOUBLE = ("lassen", "können", "müssen", "wollen", "sollen")  # with another infinitive
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,8 @@ class Frame:
             return None
         for _ in range(TRIES):
             who = subject or rng.choice(self.subjects or (ME,))
-            if phrase.suits(who):
+            shared = phrase.own and who.sex == "mixed"  # "they forgot their umbrella"
+            if phrase.suits(who) and not shared:
                 return Clause(who, phrase, rng.choice(self.times), rng.choice(self.adverbs))
         return None
 
@@ -103,12 +109,12 @@ def frames() -> list[Frame]:
         # Modal verbs and commands
         row("d", "{c:must}.", "{c:must}.", ANY, future),
         row("d", "{c:must ask}?", "{c:must v1}?", ASKED),
-        row("d", "{c:can ask}?", "{c:can v1}?", (*ASKED[:12], *mine * 4)),
+        row("d", "{c:can ask}?", "{c:can v1}?", (*(YOU,) * 12, *mine * 4)),
         row("d", "{c:want}.", "{c:want}.", ANY, future),
         row("d", "{c:would}.", "{c:would}."),
         row("d", "{c:should}.", "{c:should}."),
         row("d", "Unfortunately, {c:failed not}.", "Leider {c:failed v1 not}."),
-        row("d", "{c:base}!", "{c:imp}!", (YOU, YOU, YOU_ALL[2])),
+        row("d", "{c:base}!", "{c:imp}!", (YOU, YOU, KIDS)),
         row("d", "Please {c:base}.", "Bitte {c:imp}.", (*SIR, YOU)),
         row("d", "Don't {c:base}!", "{c:imp not}!", (YOU, *SIR)),
         row("d", "Could you {c:base}, please?", "Könnten Sie {c:inf bitte}?", SIR),
@@ -208,6 +214,7 @@ def fits(frame: Frame, kind: str, action: Action, subject: Person | None) -> boo
             return False
     # "dass er das Auto hat reparieren lassen" has an order of its own.
     double = action.german_verb.infinitive == action.german_verb.strong
+    double &= action.german_verb.infinitive in _DOUBLE
     return not (double and re.search("(?:past|perfect|pluperfect) vl", frame.german))
 
 
@@ -223,8 +230,9 @@ def phrases() -> Iterator[tuple[str, Person | None, Action]]:
 
 
 def expand() -> Iterator[tuple[str, str]]:
-    """All pairs, the same in every run."""
+    """All pairs, each once, the same in every run."""
     table = frames()
+    seen: set[tuple[str, str]] = set()
     for kind, subject, phrase in phrases():
         rng = random.Random(f"{subject} {phrase.english_verb} {phrase.english_rest}")
         suitable = [frame for frame in table if fits(frame, kind, phrase, subject)]
@@ -236,4 +244,7 @@ def expand() -> Iterator[tuple[str, str]]:
                 if rng.random() < 0.5:
                     source = en.contract_pronouns(source)
                 target = fill(frame.german, chosen, "german")
-                yield finish(source, chosen, 0), finish(target, chosen, 1)
+                pair = finish(source, chosen, 0), finish(target, chosen, 1)
+                if pair not in seen:
+                    seen.add(pair)
+                    yield pair

@@ -222,7 +222,9 @@ def imperative(verb: Verb, key: str) -> str:
     stem = verb.stem
     if verb.infinitive.endswith("eln"):
         return stem[:-2] + "le"
-    return stem + ("e" if _needs_e(stem) or stem.endswith(("er", "dig", "dank", "buch")) else "")
+    return stem + (
+        "e" if _needs_e(stem) or stem.endswith(("er", "dig", "tig", "nig", "dank", "buch")) else ""
+    )
 
 
 _ONES = [

@@ -2,7 +2,7 @@
 
 English "you" is three words in German. A cue in the sentence tells which: "you two" or "kids" for
 ihr, "sir" or "Mr. Weber" for Sie, no cue for du. German has no everyday word for "sir" and "madam",
-so its sentences use Sie alone.
+so its sentences use Sie alone. Requests of ``expressions`` have no cue: they may be either.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ _KEIN = {"Radio": "kein", "Deutsch": "kein", "Spanisch": "kein", "Italienisch": 
 _SLOT = re.compile(r"\{([^:}]+):?([^}]*)\}")
 # A literal definite object, which comes before "nicht": "den Müll", "mein altes Auto".
 _DEFINITE = re.compile(
+    r"(?!(?:die|den) ganzen? (?:Nacht|Tag)\b)"
     r"(?:d(?:en|ie|as)|(?:[mds]ein|ihr|Ihr|unser|eue?r)(?:e[nmrs]?)?) "
     r"(?:[a-zäöüß]+ )*[A-ZÄÖÜ][\w-]*(?: des [A-ZÄÖÜ]\w*)?(?!\w)"
 )
@@ -141,7 +142,8 @@ class VerbPhrase:
     @property
     def own(self) -> bool:
         """Whether it refers back to the subject, as "call my mother" does."""
-        return "own" in re.split(r"[{}:|]", self.action.english_rest)
+        in_german = any(piece[0] == "mein" for piece in self.action.german)
+        return in_german or "own" in re.split(r"[{}:|]", self.action.english_rest)
 
     def suits(self, subject: Person) -> bool:
         """Whether the subject would do this, to somebody other than itself."""
@@ -213,7 +215,7 @@ class VerbPhrase:
                 indefinite[-1] = self._negative(indefinite[-1])
             elif complement and re.match("eine?[nmr]? ", complement[0] + " "):
                 complement[0] = "k" + complement[0]
-            elif complement[:1] and complement[0] in _KEIN:
+            elif complement and complement[0] in _KEIN:
                 complement[0] = f"{_KEIN[complement[0]]} {complement[0]}"
             else:
                 indefinite = ["nicht"]

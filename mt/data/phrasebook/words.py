@@ -58,7 +58,7 @@ def verb(title: str) -> de.Verb:
         return replace(verb(infinitive), prefix=prefix)
     for start in de.INSEPARABLE:
         base = _verbs().get(infinitive.removeprefix(start))
-        if base is not None and base.name != infinitive and not base.prefix:
+        if base is not None:
             changed = start + base.changed if base.changed else ""
             strong = start + base.strong.removeprefix("ge") if base.strong else ""
             return de.Verb(infinitive, "", changed, strong)
