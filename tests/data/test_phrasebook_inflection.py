@@ -6,7 +6,7 @@ import pytest
 
 from mt.data.phrasebook import english as en
 from mt.data.phrasebook import morphology as de
-from mt.data.phrasebook.words import adjectives, verb
+from mt.data.phrasebook.words import adjectives, english_past, verb
 
 ADJECTIVES = {
     # kind of article: for each gender, the phrases in nominative, accusative, dative, genitive
@@ -132,6 +132,36 @@ def test_participle(name: str, form: str, auxiliary: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("title", "third_person", "participle", "auxiliary"),
+    [
+        ("ab|brechen", "bricht", "abgebrochen", "haben"),
+        ("zerbrechen", "zerbricht", "zerbrochen", "haben"),
+        ("ein|brechen", "bricht", "eingebrochen", "sein"),
+        ("los|fahren", "fährt", "losgefahren", "sein"),
+        ("erfahren", "erfährt", "erfahren", "haben"),
+        ("ein|berufen", "beruft", "einberufen", "haben"),
+        ("missverstehen", "missversteht", "missverstanden", "haben"),
+        ("unterschreiben", "unterschreibt", "unterschrieben", "haben"),
+        ("überholen", "überholt", "überholt", "haben"),
+        ("zurück|verlangen", "verlangt", "zurückverlangt", "haben"),
+        ("runter|laden", "lädt", "runtergeladen", "haben"),
+        ("ertrinken", "ertrinkt", "ertrunken", "sein"),
+        ("lüften", "lüftet", "gelüftet", "haben"),
+        ("durchsuchen", "durchsucht", "durchsucht", "haben"),
+        ("aus|bessern", "bessert", "ausgebessert", "haben"),
+        ("tief|gefrieren", "gefriert", "tiefgefroren", "haben"),
+        ("erscheinen", "erscheint", "erschienen", "sein"),
+    ],
+)
+def test_compounds_inherit_from_their_verb(
+    title: str, third_person: str, participle: str, auxiliary: str
+) -> None:
+    entry = verb(title)
+    assert de.present(entry, 2) == third_person
+    assert (de.participle(entry), entry.auxiliary) == (participle, auxiliary)
+
+
+@pytest.mark.parametrize(
     ("name", "forms"),
     [
         ("nehmen", "nimm nehmt nehmen"), ("lesen", "lies lest lesen"),
@@ -205,6 +235,22 @@ def test_english_inflection() -> None:
         "older", "friendlier", "more expensive", "more modern", "nicer"]  # fmt: skip
     assert [en.indefinite(n) for n in ("apple", "university", "umbrella", "book")] == [
         "an apple", "a university", "an umbrella", "a book"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("base", "gerund", "past"),
+    [
+        ("be", "being", "was"),
+        ("bribe", "bribing", "bribed"),
+        ("dye", "dyeing", "dyed"),
+        ("submit", "submitting", "submitted"),
+        ("cancel", "cancelling", "cancelled"),
+        ("shrink", "shrinking", "shrank"),
+        ("lie", "lying", "lay"),
+    ],
+)
+def test_english_verbs(base: str, gerund: str, past: str) -> None:
+    assert (en.gerund(base), english_past(base)[0]) == (gerund, past)
 
 
 def test_every_adjective_compares_as_in_a_dictionary() -> None:

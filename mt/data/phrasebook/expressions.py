@@ -11,10 +11,10 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from . import english as en
 from .clauses import Clause
-from .grammar import fill, finish
+from .grammar import render
 from .people import ASKED, FORMAL, HE, ME, NAMED, PRONOUNS, SHE, THEY, THIRD, WE, YOU, YOU_ALL
 from .verb_phrases import Action, VerbPhrase, action, actions, bindings
 from .words import Pair, Person, adverbs, rows
@@ -213,9 +213,9 @@ def fits(frame: Frame, kind: str, action: Action, subject: Person | None) -> boo
         if pronoun or bare or _NEGATIVE.search(german):
             return False
     # "dass er das Auto hat reparieren lassen" has an order of its own.
-    double = action.german_verb.infinitive == action.german_verb.strong
-    double &= action.german_verb.infinitive in _DOUBLE
-    return not (double and re.search("(?:past|perfect|pluperfect) vl", frame.german))
+    last = action.german_verb
+    is_double = last.infinitive in _DOUBLE and last.strong == last.infinitive
+    return not (is_double and re.search("(?:past|perfect) vl", frame.german))
 
 
 def phrases() -> Iterator[tuple[str, Person | None, Action]]:
@@ -229,22 +229,18 @@ def phrases() -> Iterator[tuple[str, Person | None, Action]]:
         yield kind[0].upper(), Person(key, source, target), action(english, german, kind)
 
 
-def expand() -> Iterator[tuple[str, str]]:
-    """All pairs, each once, the same in every run."""
+def _sentences() -> Iterator[tuple[str, str]]:
     table = frames()
-    seen: set[tuple[str, str]] = set()
     for kind, subject, phrase in phrases():
         rng = random.Random(f"{subject} {phrase.english_verb} {phrase.english_rest}")
         suitable = [frame for frame in table if fits(frame, kind, phrase, subject)]
         for frame in rng.sample(suitable, min(CLAUSES, len(suitable))):
             clause = frame.clause(rng.choice(bindings(phrase)), subject, rng)
             if clause is not None:
-                chosen = {"c": clause}
-                source = en.contract_negatives(fill(frame.english, chosen, "english"))
-                if rng.random() < 0.5:
-                    source = en.contract_pronouns(source)
-                target = fill(frame.german, chosen, "german")
-                pair = finish(source, chosen, 0), finish(target, chosen, 1)
-                if pair not in seen:
-                    seen.add(pair)
-                    yield pair
+                yield render(frame.english, frame.german, {"c": clause}, rng)
+
+
+@cache
+def expand() -> tuple[tuple[str, str], ...]:
+    """Return all pairs, each once, the same in every run."""
+    return tuple(dict.fromkeys(_sentences()))

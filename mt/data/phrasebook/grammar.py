@@ -54,15 +54,22 @@ class Template:
         rng = random.Random(self.english + self.german)
         seen: set[tuple[str, str]] = set()
         for chosen in self.fillings(rng):
-            text = en.contract_negatives(fill(self.english, chosen, "english"))
-            if rng.random() < 0.5:  # people write both "I am" and "I'm"
-                text = en.contract_pronouns(text)
-            pair = (finish(text, chosen, 0), finish(fill(self.german, chosen, "german"), chosen, 1))
+            pair = render(self.english, self.german, chosen, rng)
             if pair not in seen:
                 seen.add(pair)
                 yield pair
             if len(seen) >= self.cap:
                 return
+
+
+def render(
+    english: str, german: str, chosen: dict[str, Any], rng: random.Random
+) -> tuple[str, str]:
+    """The pair of sentences that two patterns make of what was chosen for their slots."""
+    text = en.contract_negatives(fill(english, chosen, "english"))
+    if rng.random() < 0.5:  # people write both "I am" and "I'm"
+        text = en.contract_pronouns(text)
+    return finish(text, chosen, 0), finish(fill(german, chosen, "german"), chosen, 1)
 
 
 def sensible(chosen: dict[str, Any]) -> bool:
