@@ -223,7 +223,13 @@ def test_as_many_translations_as_sources(
     monkeypatch.setattr(line_io, "BLOCK", 4)
     write_lines(tmp_path / "in", LINES)
     write_lines(tmp_path / "scored", ["der Bär"] * number)
-    assert_refused(run("--input", "in", "--score", "scored"), f"scored: {message}")
+    piped = run("--score", "scored", stdin=(tmp_path / "in").read_bytes())
+    assert_refused(piped, f"scored: {message}")
+    # Files are counted before anything is scored.
+    named = f"scored: has {number} lines, in has {len(LINES)}: give one translation for each line"
+    done = run("--input", "in", "--score", "scored")
+    assert_refused(done, named)
+    assert done.out == ""
 
 
 def test_a_resumed_score_pairs_the_right_lines(
@@ -237,7 +243,7 @@ def test_a_resumed_score_pairs_the_right_lines(
     (tmp_path / "bad").write_bytes((tmp_path / "in").read_bytes()[:-3] + b"\xff")
     assert run("--input", "bad", *flags).code == 2
     monkeypatch.setattr(line_io, "BLOCK", 6)  # what is kept ends within a block
-    write_lines(tmp_path / "scored", GERMAN[:5])
+    write_lines(tmp_path / "scored", [*GERMAN[:5], "der Bär"])
     assert_refused(run("--input", "in", *flags, "--resume"), "begun with score=")
     write_lines(tmp_path / "scored", GERMAN)
     assert run("--input", "in", *flags, "--resume") == Done(0, "", "")
