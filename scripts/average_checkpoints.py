@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 def average(paths: list[str], output: str) -> None:
     """Write the mean as a model folder. ValueError or OSError when there is none."""
     if Path(output).exists():
-        raise FileExistsError(f"{output} exists already")
+        raise FileExistsError(f"{output} exists already: name another folder")
     last = checkpoint.load(paths[-1])
     for path in paths[:-1]:
         check_alike(checkpoint.load(path), last)

@@ -45,14 +45,17 @@ class EmptyCorpusError(ValueError):
     """A corpus without pairs."""
 
 
-def first_pairs(pairs: Iterable[Pair], limit: int | None) -> Iterator[Pair]:
-    """At most the first ``limit`` pairs. Raises EmptyCorpusError when there are none at all."""
+def first_pairs(pairs: Iterable[Pair], limit: int | None, name: str = "it") -> Iterator[Pair]:
+    """At most the first ``limit`` pairs. Raises EmptyCorpusError when there are none at all.
+
+    The error calls the corpus by its ``name``.
+    """
     check_int("limit", limit, optional=True)
     pair = None
     for pair in itertools.islice(pairs, limit):
         yield pair
     if pair is None:
-        raise EmptyCorpusError("the corpus is empty: it holds no sentence pairs")
+        raise EmptyCorpusError(f"the corpus is empty: {name} holds no sentence pairs")
 
 
 class DuplicateFilter:
@@ -140,7 +143,7 @@ def prepare(
     if not _is_prepared(folder):
         with file_lock(folder, cache_dir):
             if not _is_prepared(folder):
-                pairs = first_pairs(reader.pairs(split), limit)
+                pairs = first_pairs(reader.pairs(split), limit, f"data.{split}")
                 with atomic_folder(folder) as partial:
                     _write(partial, pairs, split, tokenizer, pair_filter)
     return PreparedCorpus(folder)

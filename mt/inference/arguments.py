@@ -49,8 +49,8 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("sentences", nargs="*", metavar="SENTENCE")
     add("--model", action="append", help="model folder or checkpoint; `everyday`, the bundled "
-        "model (default); `latest`, the newest model under outputs/; or ORG/NAME, a MarianMT model "
-        "of the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-de, or its folder. Several "
+        "model (default); `latest`, the newest RUN/model of outputs/; or ORG/NAME, a MarianMT "
+        "model of the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-de, or its folder. Several "
         "--model make an ensemble, which takes its search defaults from the first")  # fmt: skip
     add = parser.add_argument_group("lines and files").add_argument
     add("--input", metavar="FILE", action=_Once,

@@ -118,7 +118,7 @@ def _card(config: dict[str, Any], model: Stacks) -> str:
         "",
         f"- shape: {', '.join(shape)}",
         f"- parameters: {parameters:,}",
-        f"- longest source in training: {config['max_length']} tokens",
+        f"- longest source that training admits: {config['max_length']} tokens",
         *(f"- {name}: {value}" for name, value in config["training"].items()),
         "",
         "```python",
@@ -176,6 +176,10 @@ def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
             hint = f"; its model folder is {folder / 'model'}" if is_run else ""
             if (folder / "mt.json").is_file():
                 hint = "; mt.export wrote it: mt.translate takes it with --engine ctranslate2"
+            elif (folder / "encoder.onnx").is_file():
+                hint = "; mt.export wrote it, for programs with ONNX Runtime"
+            elif any(folder.glob("*.ckpt")):
+                hint = "; it holds checkpoints: name one of them"
             state = "not a regular file" if (folder / name).exists() else "missing"
             raise FileNotFoundError(f"{folder}: not a model folder, {name} is {state}{hint}")
     config = read_json(folder / "config.json")

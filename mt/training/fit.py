@@ -19,7 +19,7 @@ from mt.model.decoder_only import make_model
 from mt.training.interruption import explain_divergence, kill_ranks, kill_workers
 from mt.training.lightning_module import Diverged
 from mt.training.resume import keep_settings
-from mt.training.run_dir import resume_hint
+from mt.training.run_dir import resume_hint, set_aside
 from mt.training.setup import Run
 from mt.utils.atomic import atomic_write
 
@@ -83,8 +83,11 @@ def _open_folder(run: Run) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     log.info(f"run directory: {run.folder}")
-    if run.resume is not None and changes:
-        log.warning(changes)
+    if run.resume is not None:
+        if later := set_aside(run.folder, run.resume, run.resumed_step):
+            log.warning(later)
+        if changes:
+            log.warning(changes)
 
 
 def write_model(run: Run) -> None:
@@ -131,19 +134,19 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
 
     It warns when the mean is worse than the last weights.
     """
-    last_perplexity = float(run.trainer.callback_metrics.get("val_ppl", math.inf))
+    last_perplexity = round(float(run.trainer.callback_metrics.get("val_ppl", math.inf)), 3)
     run.trainer.validate(run.module, datamodule=run.data, verbose=False)
     scores = run.trainer.callback_metrics
-    perplexity = float(scores["val_ppl"])
+    perplexity = round(float(scores["val_ppl"]), 3)
     if perplexity > last_perplexity and len(paths) > 1:
         log.warning(
             f"the mean of {len(paths)} checkpoints is worse than the weights were at the last "
-            f"validation (perplexity {perplexity:.2f}, {last_perplexity:.2f}): they were still "
+            f"validation (perplexity {perplexity:.3f}, not {last_perplexity:.3f}): they were still "
             f"learning. Take average={len(paths) // 2} for the next training; of this one "
             f"mt.translate takes a single checkpoint too: --model {shlex.quote(str(paths[-1]))}"
         )
     return {
-        "validation perplexity": round(perplexity, 3),
+        "validation perplexity": perplexity,
         **(
             {
                 "validation sacreBLEU": round(float(scores["val_bleu"]), 2),

@@ -53,7 +53,10 @@ def find_pretrained(
     if path == "latest":
         raise ValueError("init_from=latest: name the folder; another run will soon be the latest")
     folder = checkpoint.BUNDLED_MODEL if path == checkpoint.BUNDLED_MODEL.name else Path(path)
-    loaded = checkpoint.load(folder)
+    try:
+        loaded = checkpoint.load(folder)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"init_from: {error}") from None
     if isinstance(loaded.model, MarianTransformer):
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     shape = _shape(loaded.model.config)

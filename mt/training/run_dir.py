@@ -3,10 +3,12 @@
 import contextlib
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
@@ -52,7 +54,12 @@ OmegaConf.register_new_resolver("new_dir", new_dir, replace=True, use_cache=True
 
 @contextmanager
 def only_run(folder: Path) -> Iterator[None]:
-    """Let no other run use the folder inside the block. Raises BlockingIOError when one does."""
+    """Let no other run use the folder inside the block. Raises BlockingIOError when one does.
+
+    ValueError for a file.
+    """
+    if folder.is_file():
+        raise ValueError(f"hydra.run.dir={folder}: is a file: name a folder")
     file, end = folder / ".lock", time.monotonic() + LOCK_TIMEOUT
     with ExitStack() as stack:
         while True:
@@ -88,15 +95,19 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
         if checkpoints:
             raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")
         return None
+    is_named = any(o.startswith("hydra.run.dir=") for o in HydraConfig.get().overrides.hydra)
     if ckpt == "auto":
-        if not any(o.startswith("hydra.run.dir=") for o in HydraConfig.get().overrides.hydra):
+        if not is_named:
             raise ValueError("ckpt=auto continues in the folder that hydra.run.dir=FOLDER names")
         return max(checkpoints, key=_modified, default=None)
     if ckpt == "last":
         if not checkpoints:
-            raise FileNotFoundError(f"ckpt=last: no checkpoint in {folder} or in outputs/")
+            where = f"{folder}: name another, or" if is_named else "outputs/:"
+            raise FileNotFoundError(f"ckpt=last: no checkpoint in {where} leave it out to begin")
         return max(checkpoints, key=_modified)
     path = Path(ckpt)
+    if path.is_dir():
+        raise ValueError(f"ckpt={ckpt} is a folder: name a file, RUN/checkpoints/NAME.ckpt")
     if not path.is_file():
         raise FileNotFoundError(f"ckpt={ckpt}: no such file; give one, or last or auto")
     if path.absolute().parent.name != "checkpoints":
@@ -130,9 +141,36 @@ def resume_hint(folder: Path) -> str:
 
 def is_finished(folder: Path, step: int) -> bool:
     """Whether the run has written its model of ``step`` and the scores of that model."""
+    training = _model_facts(folder)
+    has_scores = any(name.startswith("validation ") for name in training)
+    return bool(training.get("steps") == step and has_scores)
+
+
+def _model_facts(folder: Path) -> dict[str, Any]:
+    """What the model folder of a run says of its training; nothing where it cannot be read."""
     try:
-        training = read_json(folder / "model" / "config.json")["training"]
-        has_scores = any(name.startswith("validation ") for name in training)
-        return bool(training["steps"] == step and has_scores)
+        return dict(read_json(folder / "model" / "config.json")["training"])
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return {}
+
+
+def set_aside(folder: Path, resume: Path, step: int) -> str:
+    """Move what the run wrote after ``step``, at which it resumes, to a folder of its own.
+
+    Otherwise the training would replace it. Returns a line that says so; an empty text where the
+    run has not gone further.
+    """
+    steps = {file: int(file.stem.removeprefix("step-")) for file in step_files(resume.parent)}
+    later = [file for file in steps if steps[file] > step]
+    of_model = _model_facts(folder).get("steps")
+    reached = max([of_model if isinstance(of_model, int) else 0, *(steps[file] for file in later)])
+    if reached <= step:
+        return ""
+    aside = Path(new_dir(str(folder / f"until-{reached:08d}")))
+    last, best = resume.parent / "last.ckpt", resume.parent / "best.ckpt"
+    if best.exists():  # may be of an earlier step
+        shutil.copy2(best, aside)
+    for path in (*later, last, folder / "model"):
+        if path.exists() and path != resume:
+            path.rename(aside / path.name)
+    return f"the run had reached step {reached:,}: its later checkpoints and model are in {aside}"

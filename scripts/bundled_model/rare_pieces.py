@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> None:
         check_int("least", args.least)
         if args.output.exists():
-            raise FileExistsError(f"{args.output} exists already")
+            raise FileExistsError(f"{args.output} exists already: name another folder")
         loaded = checkpoint.load(args.model)
         counts = count(loaded.tokenizer, args.text)
         proto, number = without_rare(loaded.tokenizer.proto, counts, args.least)

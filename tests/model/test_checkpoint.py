@@ -138,7 +138,7 @@ def test_the_card_says_it_to_people(tmp_path: Path, tokenizer: Tokenizer) -> Non
         "# en → de translation model",
         "vocab_size 50, N 1, d_model 16, d_ff 32, h 2",
         f"parameters: {parameters:,}",
-        "longest source in training: 20 tokens",
+        "longest source that training admits: 20 tokens",
         "- steps: 7\n- corpus: Sätze\n- sacreBLEU: 27.3\n",
         "from mt import Translator",
     ):

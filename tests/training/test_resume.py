@@ -17,6 +17,7 @@ from train_helpers import PAIRS, Forker, arguments, assert_same_weights, run
 
 from mt.data import tokenizer
 from mt.evaluation.plots import learning_curves
+from mt.model import checkpoint
 from mt.training.checkpointing import CheckpointCallback
 from mt.training.interruption import TimeLimit
 from mt.training.run_dir import resume_path
@@ -116,18 +117,31 @@ def test_every_checkpoint_of_a_run_leads_to_the_same_end(
         assert curves["mean_bleu"][0][0] == 12
 
 
-def test_checkpoints_after_the_resumed_one_are_not_averaged(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_checkpoints_after_the_resumed_one_are_not_averaged_and_not_lost(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     changes = {"checkpoint_every": 2, "average": 9}
     args = arguments(corpus, tmp_path / "run", **changes)
     assert run(args, monkeypatch) == 0
     ckpt = tmp_path / "run" / "checkpoints" / "step-00000004.ckpt"
+    model, last = tmp_path / "run" / "model", ckpt.parent / "last.ckpt"
+    before = {path.name: path.read_bytes() for path in (*model.iterdir(), last)}
     again = [*args, f"ckpt={ckpt}", "trainer.max_steps=8"]
     assert run(again, monkeypatch) == 0
-    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    config = json.loads((model / "config.json").read_text())
     names = ", ".join(f"step-{step:08d}" for step in (2, 4, 6, 8))
     assert config["training"]["mean of checkpoints"] == names
+
+    # Nothing of the twelve steps is lost.
+    aside = tmp_path / "run" / "until-00000012"
+    output = f"the run had reached step 12: its later checkpoints and model are in {aside}\n"
+    assert output in capsys.readouterr().out
+    kept = [f"step-{step:08d}.ckpt" for step in (6, 8, 10, 12)]
+    names = ["best.ckpt"] * (ckpt.parent / "best.ckpt").exists() + ["last.ckpt", "model", *kept]
+    assert sorted(path.name for path in aside.iterdir()) == names
+    after = {path.name: path.read_bytes() for path in (aside / "model").iterdir()}
+    assert {**after, "last.ckpt": (aside / "last.ckpt").read_bytes()} == before
+    checkpoint.load(aside / "step-00000012.ckpt")  # it finds its tokenizer
 
 
 def test_a_resumed_run_keeps_its_own_tokenizer(

@@ -30,6 +30,12 @@ def test_a_new_run_does_not_mix_with_an_old_one(
     assert all(torch.equal(before[name], w) for name, w in weights(tmp_path / "run").items())
 
 
+def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="file: is a file: name a folder"):
+        run_dir.only_run(tmp_path / "file").__enter__()
+
+
 def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_dir.run_dir("last", "outputs/new") == "outputs/new"
