@@ -7,8 +7,8 @@ import re
 _VOWELS = "aeiou"
 _SHORT = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprt]$")  # get, stop, swim: the consonant doubles
 _DOUBLING = (  # in British English
-    *("admit", "begin", "cancel", "dial", "forget", "prefer", "quit", "reset", "resit"),
-    *("shovel", "submit", "transfer", "travel", "unplug", "unwrap"),
+    *("admit", "begin", "cancel", "dial", "forget", "label", "prefer", "quit", "reset"),
+    *("resit", "shovel", "sublet", "submit", "transfer", "travel", "unplug", "unwrap"),
 )
 _BE = {"I": ("am", "was"), "he": ("is", "was")}
 

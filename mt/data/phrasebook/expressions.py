@@ -207,6 +207,8 @@ def fits(frame: Frame, kind: str, action: Action, subject: Person | None) -> boo
     if kind not in frame.kinds:
         return False
     german = " ".join(p if isinstance(p, str) else f"{{{p[0]}}}" for p in action.german)
+    if frame.german.startswith("Lass uns") and german.startswith("es "):
+        return False  # "Lass es uns versuchen!"
     if "not}" in frame.english + frame.german:
         pronoun = subject is not None and subject.target.islower()  # "nothing", "somebody"
         bare = _BARE.match(german) and not _WITH_ARTICLE.match(german)
