@@ -113,7 +113,7 @@ def test_a_number_begins_with_its_blank() -> None:
 def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
     rules = TermRules(Glossary([("Save", ["Sichern"]), ("vehicle", ["Kraftwagen"])]))
     lines = {
-        'Press the "Save" button.': "Drücken Sie den Knopf „Sichern“.",
+        'Press the "Save" button.': "Drücken Sie die Schaltfläche „Sichern“.",
         "The car (vehicle) is fast.": "Das Auto (Kraftwagen) ist schnell.",
     }
     results = bundled.translate(list(lines), terms=rules)
@@ -122,8 +122,8 @@ def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
 
 def test_the_first_word_gives_way_first(bundled: Translator) -> None:
     """So the other term can follow it, whatever their order in the source."""
-    (result,) = bundled.translate(['My doctor\'s "house" is old.'], terms=RULES)
-    assert result.text == "Das „Gebäude“ meines Mediziners ist alt."
+    (result,) = bundled.translate(['My doctor\'s "house" is big.'], terms=RULES)
+    assert result.text == "Das „Gebäude“ meines Mediziners ist groß."
 
 
 def test_no_other_term_is_cut() -> None:
