@@ -41,7 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--model", action="append", help="model folder or checkpoint; `everyday`, the bundled "
-        "model (default); `latest`, the newest model under outputs/; or ORG/NAME of the Hugging "
+        "model (default); `latest`, the newest RUN/model of outputs/; or ORG/NAME of the Hugging "
         "Face hub. Several --model make an ensemble")  # fmt: skip
     add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1, which only "
         "this machine reaches)")  # fmt: skip

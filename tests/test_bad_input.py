@@ -120,7 +120,7 @@ SETTINGS = [
     ("seed=-1", r"seed=-1: must be"),
     ("seed=null", r"seed=None: must be"),
     ("ckpt=nowhere.ckpt", r"ckpt=nowhere.ckpt: no such file"),
-    ("ckpt=last", r"ckpt=last: no checkpoint in .*: name another, or leave it out to begin"),
+    ("ckpt=last", r"no checkpoint in .*: leave out ckpt=last to begin a run"),
     ("ckpt=corpus", r"ckpt=corpus is a folder: name a file, RUN/checkpoints/NAME.ckpt"),
     ("ckpt=5", r"ckpt=5: no such file"),
     ("init_from=gone", r"init_from: gone: no such model folder"),
@@ -172,6 +172,7 @@ SETTINGS = [
     ("trainer.devices=0", r"trainer.devices=0: must be at least 1, or -1 for all"),
     ("hydra.run.dir=corpus/train.en/run", r"corpus/train.en"),
     ("hydra.run.dir=", r"hydra.run.dir=: must name a folder"),
+    ("hydra.run.dir=corpus/train.en", r"hydra.run.dir=corpus/train.en: is a file: name a folder"),
     ("hydra.run.dir=''", r"hydra.run.dir='': must name a folder"),
 ]
 
@@ -238,7 +239,7 @@ def latin1(folder: Path) -> str:
 def empty(folder: Path) -> str:
     write_lines(folder / "bad.en", [])
     write_lines(folder / "bad.de", [])
-    return "the corpus is empty"
+    return "the corpus is empty: (it|data.train|data.validation) holds no sentence pairs"
 
 
 def blank(folder: Path) -> str:

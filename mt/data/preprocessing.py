@@ -45,7 +45,7 @@ class EmptyCorpusError(ValueError):
     """A corpus without pairs."""
 
 
-def first_pairs(pairs: Iterable[Pair], limit: int | None, name: str = "it") -> Iterator[Pair]:
+def first_pairs(pairs: Iterable[Pair], limit: int | None, name: str) -> Iterator[Pair]:
     """At most the first ``limit`` pairs. Raises EmptyCorpusError when there are none at all.
 
     The error calls the corpus by its ``name``.
@@ -245,5 +245,5 @@ def texts(
     reader: CorpusReader, split: str, limit: int | None = None
 ) -> tuple[list[str], list[str]]:
     """All source and all target sentences of a split, unchanged, for translating and scoring."""
-    pairs = list(first_pairs(reader.pairs(split), limit))
+    pairs = list(first_pairs(reader.pairs(split), limit, "it"))
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]

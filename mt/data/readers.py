@@ -203,7 +203,7 @@ class FileReader:
                 if name not in header:
                     raise ValueError(
                         f"{path}: no column {name!r} in its header {short_repr(header)}; "
-                        "name two of these; without a header, by number: data.src=0 data.tgt=1"
+                        "name two with data.src and data.tgt, or without a header 0 and 1"
                     )
             src, tgt = (header.index(str(name)) for name in names)
         for number, row in enumerate(rows, start=first_line):

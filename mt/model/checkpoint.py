@@ -173,8 +173,10 @@ def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Token
     for name in FILES:
         if not (folder / name).is_file():
             is_run = (folder / "model" / name).is_file()
-            hint = f"; its model folder is {folder / 'model'}" if is_run else ""
-            if (folder / "mt.json").is_file():
+            hint = ""
+            if is_run:
+                hint = f"; its model folder is {folder / 'model'}"
+            elif (folder / "mt.json").is_file():
                 hint = "; mt.export wrote it: mt.translate takes it with --engine ctranslate2"
             elif (folder / "encoder.onnx").is_file():
                 hint = "; mt.export wrote it, for programs with ONNX Runtime"

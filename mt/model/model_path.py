@@ -1,6 +1,7 @@
 """Finds the model that a user names."""
 
 import os
+import re
 from pathlib import Path
 
 from mt.model import checkpoint, hub, marian_import
@@ -32,8 +33,15 @@ def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:
-    """The newest model folder below ``root``. Raises FileNotFoundError that says how to get one."""
-    configs = [p for p in Path(root).glob("**/model/config.json") if p.is_file()]
+    """The newest RUN/model below ``root``, but for those that a run has set aside.
+
+    Raises FileNotFoundError that says how to get one.
+    """
+    configs = [
+        path
+        for path in Path(root).glob("**/model/config.json")
+        if path.is_file() and not re.fullmatch(r"until-\d{8,}(-\d+)?", path.parts[-3])
+    ]
     if not configs:
         raise FileNotFoundError(
             f"no model folder under {root}/: train one with "

@@ -15,6 +15,7 @@ from mt.model.checkpoint import LoadedModel
 from mt.model.marian import MarianTransformer
 from mt.model.transformer import shape_of
 from mt.training.config import TrainConfig
+from mt.utils.console import describe
 
 log = logging.getLogger("mt")
 _SHA = ", sha256 "
@@ -34,8 +35,8 @@ def find_pretrained(
     """The model that ``init_from`` names; None for random weights.
 
     ``saved`` is the content of the checkpoint ``resume``, for a run that is resumed. It names the
-    model that the run began with, which need not exist any more. Raises FileNotFoundError or
-    ValueError when the model does not exist, cannot be trained, or is not the one in ``saved``.
+    model that the run began with, which need not exist any more. Raises ValueError when the model
+    does not exist, cannot be trained, or is not the one in ``saved``.
     """
     path = config.init_from
     if saved is not None:
@@ -56,7 +57,7 @@ def find_pretrained(
     try:
         loaded = checkpoint.load(folder)
     except (OSError, ValueError) as error:
-        raise ValueError(f"init_from: {error}") from None
+        raise ValueError(f"init_from: {describe(error)}") from None
     if isinstance(loaded.model, MarianTransformer):
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     shape = _shape(loaded.model.config)
@@ -119,10 +120,10 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
         with preprocessing.file_lock(path, config.data.cache_dir):
             if not path.exists():
                 log.info(f"training a tokenizer of {size:,} pieces, {path}")
-                pairs = tqdm(
-                    preprocessing.first_pairs(config.data.reader.pairs("train"), config.data.limit),
-                    desc="reading", unit=" pairs", disable=None,
-                )  # fmt: skip
+                read = preprocessing.first_pairs(
+                    config.data.reader.pairs("train"), config.data.limit, "data.train"
+                )
+                pairs = tqdm(read, desc="reading", unit=" pairs", disable=None)
                 sentences = (side for pair in pairs for side in pair)
                 trained = tokenizer.train(
                     sentences,

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
@@ -54,12 +55,7 @@ OmegaConf.register_new_resolver("new_dir", new_dir, replace=True, use_cache=True
 
 @contextmanager
 def only_run(folder: Path) -> Iterator[None]:
-    """Let no other run use the folder inside the block. Raises BlockingIOError when one does.
-
-    ValueError for a file.
-    """
-    if folder.is_file():
-        raise ValueError(f"hydra.run.dir={folder}: is a file: name a folder")
+    """Let no other run use the folder inside the block. Raises BlockingIOError when one does."""
     file, end = folder / ".lock", time.monotonic() + LOCK_TIMEOUT
     with ExitStack() as stack:
         while True:
@@ -102,8 +98,8 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
         return max(checkpoints, key=_modified, default=None)
     if ckpt == "last":
         if not checkpoints:
-            where = f"{folder}: name another, or" if is_named else "outputs/:"
-            raise FileNotFoundError(f"ckpt=last: no checkpoint in {where} leave it out to begin")
+            where = folder if is_named else "outputs/"
+            raise FileNotFoundError(f"no checkpoint in {where}: leave out ckpt=last to begin a run")
         return max(checkpoints, key=_modified)
     path = Path(ckpt)
     if path.is_dir():
@@ -160,17 +156,25 @@ def set_aside(folder: Path, resume: Path, step: int) -> str:
     Otherwise the training would replace it. Returns a line that says so; an empty text where the
     run has not gone further.
     """
-    steps = {file: int(file.stem.removeprefix("step-")) for file in step_files(resume.parent)}
-    later = [file for file in steps if steps[file] > step]
+    steps = {file: _step(file) for file in (*_checkpoints(folder), resume.parent / "best.ckpt")}
     of_model = _model_facts(folder).get("steps")
-    reached = max([of_model if isinstance(of_model, int) else 0, *(steps[file] for file in later)])
-    if reached <= step:
+    steps[folder / "model"] = of_model if isinstance(of_model, int) else 0
+    later = [path for path in steps if steps[path] > step and path.absolute() != resume.absolute()]
+    if not later:
         return ""
+    reached = max(steps[path] for path in later)
     aside = Path(new_dir(str(folder / f"until-{reached:08d}")))
-    last, best = resume.parent / "last.ckpt", resume.parent / "best.ckpt"
-    if best.exists():  # may be of an earlier step
-        shutil.copy2(best, aside)
-    for path in (*later, last, folder / "model"):
-        if path.exists() and path != resume:
-            path.rename(aside / path.name)
+    for path in later:
+        shutil.move(path, aside / path.name)
     return f"the run had reached step {reached:,}: its later checkpoints and model are in {aside}"
+
+
+def _step(checkpoint: Path) -> int:
+    """The step of a checkpoint; 0 where it is none that can be read."""
+    if checkpoint.stem.startswith("step-"):
+        return int(checkpoint.stem.removeprefix("step-"))
+    try:
+        content = torch.load(checkpoint, "cpu", mmap=True, weights_only=True)
+        return int(content["global_step"])
+    except Exception:  # torch has many kinds
+        return 0

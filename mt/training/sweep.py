@@ -74,7 +74,7 @@ class Sweep:
         if data not in self.readable:
             reader = hydra_app.instantiate(cfg, "data.reader")
             for split in ("train", "validation"):
-                list(first_pairs(reader.pairs(split), 1))
+                list(first_pairs(reader.pairs(split), 1, f"data.{split}"))
             self.readable.append(data)
 
 

@@ -220,6 +220,9 @@ def _check_argument(argument: str) -> None:
     """HydraException for what Hydra would take for something else or explain in many lines."""
     if re.fullmatch(r"""\+*hydra\.(run\.dir|sweep\.(sub)?dir)=['"\s]*""", argument):
         raise HydraException(f"{argument}: must name a folder")  # it would take the current one
+    named = re.match(r"\+*hydra\.(?:run|sweep)\.dir=(.*)", argument)
+    if named and Path(named[1]).is_file():
+        raise HydraException(f"{argument}: is a file: name a folder")
     flag, _, value = argument.partition("=")
     if flag.startswith("-") and flag not in HYDRA_FLAGS:
         setting = f"{flag.strip('-').replace('-', '_') or 'NAME'}={value or 'VALUE'}"

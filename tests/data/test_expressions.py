@@ -138,6 +138,7 @@ def test_all_pairs() -> None:
             assert side[0].isupper(), side
             assert side[-1] in ".?!", side
         assert english[-1] == german[-1], (english, german)
+        assert not german.startswith("Lass uns es "), german
 
 
 def test_every_frame_is_used() -> None:

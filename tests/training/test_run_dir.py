@@ -30,10 +30,30 @@ def test_a_new_run_does_not_mix_with_an_old_one(
     assert all(torch.equal(before[name], w) for name, w in weights(tmp_path / "run").items())
 
 
-def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="file: is a file: name a folder"):
-        run_dir.only_run(tmp_path / "file").__enter__()
+@pytest.mark.parametrize(
+    ("resume", "step", "moved"),
+    [
+        ("step-00000004", 4, ["last.ckpt", "step-00000006.ckpt"]),
+        ("step-00000006", 6, ["last.ckpt"]),  # a run that was killed at step 7
+        ("best", 3, ["last.ckpt", "step-00000004.ckpt", "step-00000006.ckpt"]),
+        ("last", 7, []),
+    ],
+)
+def test_what_a_run_wrote_after_the_step_is_set_aside(
+    resume: str, step: int, moved: list[str], tmp_path: Path
+) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    for name, of in {"step-00000004": 4, "step-00000006": 6, "last": 7, "best": 3}.items():
+        torch.save({"global_step": of}, checkpoints / f"{name}.ckpt")
+    before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
+    line = run_dir.set_aside(tmp_path, checkpoints / f"{resume}.ckpt", step)
+    aside = tmp_path / "until-00000007"
+    assert (str(aside) in line) == bool(moved)
+    assert sorted(path.name for path in aside.glob("*")) == moved
+    files = [*checkpoints.iterdir(), *aside.glob("*")]
+    assert {path.name: path.read_bytes() for path in files} == before
+    assert run_dir.set_aside(tmp_path, checkpoints / f"{resume}.ckpt", step) == ""
 
 
 def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ def fits(frame: Frame, kind: str, action: Action, subject: Person | None) -> boo
     if kind not in frame.kinds:
         return False
     german = " ".join(p if isinstance(p, str) else f"{{{p[0]}}}" for p in action.german)
-    if frame.german.startswith("Lass uns") and german.startswith("es "):
+    if frame.german.startswith("Lass uns") and german.split()[:1] == ["es"]:
         return False  # "Lass es uns versuchen!"
     if "not}" in frame.english + frame.german:
         pronoun = subject is not None and subject.target.islower()  # "nothing", "somebody"
