@@ -91,14 +91,13 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
         if checkpoints:
             raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")
         return None
-    is_named = any(o.startswith("hydra.run.dir=") for o in HydraConfig.get().overrides.hydra)
     if ckpt == "auto":
-        if not is_named:
+        if not _is_named():
             raise ValueError("ckpt=auto continues in the folder that hydra.run.dir=FOLDER names")
         return max(checkpoints, key=_modified, default=None)
     if ckpt == "last":
         if not checkpoints:
-            where = folder if is_named else "outputs/"
+            where = folder if _is_named() else "outputs/"
             raise FileNotFoundError(f"no checkpoint in {where}: leave out ckpt=last to begin a run")
         return max(checkpoints, key=_modified)
     path = Path(ckpt)
@@ -111,6 +110,11 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     if path.absolute().parent.parent != folder.absolute():
         raise ValueError(f"ckpt={ckpt} continues in its own folder: leave out hydra.run.dir")
     return path
+
+
+def _is_named() -> bool:
+    """Whether the command line names the folder of the run."""
+    return any(o.startswith("hydra.run.dir=") for o in HydraConfig.get().overrides.hydra)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
