@@ -351,10 +351,10 @@ def open_targets(
     if stream is not None and is_same_pipe(stream, score_stream):
         raise ValueError(f"{args.score}: the sources come from there too")
     if args.input is not None and all(Path(file).is_file() for file in (args.input, args.score)):
-        counts = [count_lines(Path(file)) for file in (args.score, args.input)]
-        if counts[0] != counts[1]:  # known before hours of work
-            source = f"{args.input} has {counts[1]:,}: give one translation for each line"
-            raise ValueError(f"{args.score}: has {counts[0]:,} lines, {source}")
+        targets, sources = (count_lines(Path(file)) for file in (args.score, args.input))
+        if targets != sources:  # known before hours of work
+            advice = f"{args.input} has {sources:,}: give one translation for each line"
+            raise ValueError(f"{args.score}: has {targets:,} lines, {advice}")
     return itertools.chain.from_iterable(read_blocks(score_stream, args.score, whole=True))
 
 

@@ -172,9 +172,8 @@ def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Lo
 def _load_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
     for name in FILES:
         if not (folder / name).is_file():
-            is_run = (folder / "model" / name).is_file()
             hint = ""
-            if is_run:
+            if (folder / "model" / name).is_file():
                 hint = f"; its model folder is {folder / 'model'}"
             elif (folder / "mt.json").is_file():
                 hint = "; mt.export wrote it: mt.translate takes it with --engine ctranslate2"

@@ -33,7 +33,7 @@ def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:
-    """The newest RUN/model below ``root``, but for those that a run has set aside.
+    """The newest RUN/model below ``root``, but for those that ``run_dir.set_aside`` has moved.
 
     Raises FileNotFoundError that says how to get one.
     """

@@ -160,13 +160,14 @@ def set_aside(folder: Path, resume: Path, step: int) -> str:
     Otherwise the training would replace it. Returns a line that says so; an empty text where the
     run has not gone further.
     """
-    steps = {file: _step(file) for file in (*_checkpoints(folder), resume.parent / "best.ckpt")}
+    files = (*_checkpoints(folder), resume.parent / "best.ckpt")
+    steps = {file: _step(file) for file in files if file.absolute() != resume.absolute()}
     of_model = _model_facts(folder).get("steps")
     steps[folder / "model"] = of_model if isinstance(of_model, int) else 0
-    later = [path for path in steps if steps[path] > step and path.absolute() != resume.absolute()]
+    later = [path for path in steps if steps[path] > step]
     if not later:
         return ""
-    reached = max(steps[path] for path in later)
+    reached = max(steps.values())
     aside = Path(new_dir(str(folder / f"until-{reached:08d}")))
     for path in later:
         shutil.move(path, aside / path.name)

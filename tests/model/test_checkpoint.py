@@ -244,6 +244,24 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     assert_refused(tmp_path / "absent", FileNotFoundError, "no such model folder")
 
 
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("model/model.safetensors", "its model folder is .*/other/model$"),
+        ("mt.json", "mt.translate takes it with --engine ctranslate2$"),
+        ("encoder.onnx", "mt.export wrote it, for programs with ONNX Runtime$"),
+        ("step-00000002.ckpt", "it holds checkpoints: name one of them$"),
+        ("notes.txt", "model.safetensors is missing$"),
+    ],
+)
+def test_what_another_folder_is(file: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "other" / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(FileNotFoundError, match=f"not a model folder, .*{hint}"):
+        checkpoint.load(tmp_path / "other")
+
+
 @pytest.mark.parametrize("kept", [0, 4, 20, 3000, -100, -1])
 def test_truncated_weights_are_named(folder: Path, kept: int) -> None:
     file = folder / "model.safetensors"

@@ -36,6 +36,14 @@ def test_latest_is_the_newest_model_folder(tmp_path: Path) -> None:
     assert latest(tmp_path) == folders[1]
 
 
+def test_latest_passes_over_what_a_run_has_set_aside(tmp_path: Path) -> None:
+    for folder in ("run", "run/until-00000012", "run/until-00000012-2"):
+        (tmp_path / folder / "model").mkdir(parents=True)
+        (tmp_path / folder / "model" / "config.json").touch()
+    os.utime(tmp_path / "run/model/config.json", (1, 1))
+    assert latest(tmp_path) == tmp_path / "run" / "model"
+
+
 def test_latest_of_nothing_says_how_to_get_one(tmp_path: Path) -> None:
     (tmp_path / "run" / "model").mkdir(parents=True)  # without a config.json it is none
     with pytest.raises(FileNotFoundError, match="experiment=quickstart") as caught:
