@@ -73,7 +73,9 @@ def run(args: argparse.Namespace) -> None:
             translator = Translator.load(path, args.device, args.precision)
         reports.append(report.inspect(translator, args.sentence, options=own_options, **keywords))
     write(reports)
-    print(f"{reports[0]['target']['text']}\n{args.output}")
+    for path, content in zip(paths, reports, strict=True):
+        print(f"{path}: " if len(paths) > 1 else "", content["target"]["text"], sep="")
+    print(args.output)
 
 
 def writer(output: Path) -> Callable[[list[dict[str, Any]]], None]:

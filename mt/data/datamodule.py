@@ -6,6 +6,7 @@ import os
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
@@ -70,8 +71,15 @@ class TranslationData(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         if not self._reported:  # Lightning calls this again before it validates
-            for split in ("train", "validation"):
-                log.info(preprocessing.format_report(self._prepare(split).report))
+            train, validation = (self._prepare(split) for split in ("train", "validation"))
+            for corpus in (train, validation):
+                log.info(preprocessing.format_report(corpus.report))
+            known = np.isin(validation.fingerprints(), train.fingerprints()).sum()
+            if known:
+                log.warning(
+                    f"{known:,} of the {len(validation):,} validation sentences are in the "
+                    "training data as well: the validation scores are better than those of new text"
+                )
         self._reported = True
 
     def setup(self, stage: str) -> None:

@@ -39,6 +39,11 @@ class PreparedCorpus:
         src, tgt = np.load(self._folder / "lengths.npy").astype(np.int32) + 1
         return src, tgt
 
+    def fingerprints(self) -> np.ndarray:
+        """A hash of each source, or of the target where the source is empty: [pairs], uint64."""
+        fingerprints: np.ndarray = np.load(self._folder / "fingerprints.npy")
+        return fingerprints
+
     def fetch(self, indices: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Source and target ids of the pairs with these indices, not to be written to."""
         numbers = np.searchsorted(self._starts, indices, side="right") - 1

@@ -38,7 +38,7 @@ log = logging.getLogger("mt")
 
 LOG_INTERVAL = 20.0  # seconds between lines of progress where no terminal shows a bar
 Block = tuple[list[Pair], list[list[int]], list[list[int]]]  # pairs, their source and target ids
-_FORMAT = 2  # a new number makes the prepared files of older versions invalid
+_FORMAT = 3  # a new number makes the prepared files of older versions invalid
 
 
 class EmptyCorpusError(ValueError):
@@ -58,6 +58,12 @@ def first_pairs(pairs: Iterable[Pair], limit: int | None, name: str) -> Iterator
         raise EmptyCorpusError(f"the corpus is empty: {name} holds no sentence pairs")
 
 
+def fingerprint(text: str) -> int:
+    """A hash of 64 bits."""
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
 class DuplicateFilter:
     """Remembers pairs by a hash of 8 bytes each.
 
@@ -71,8 +77,7 @@ class DuplicateFilter:
 
     def add(self, pair: Pair) -> bool:
         """Remember a pair. True when it is new."""
-        text = "\n".join(pair).encode("utf-8", "replace")
-        key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+        key = fingerprint("\n".join(pair))
         index = bisect_left(self.sorted, key)
         if key in self.recent or self.sorted[index : index + 1] == array("Q", [key]):
             return False
@@ -174,6 +179,7 @@ def _write(
     features = datasets.Features({"src": [id_type], "tgt": [id_type]})
     read, dropped, seen = 0, pair_filter.reasons(), DuplicateFilter()
     lengths = []  # [2, kept pairs] of each block
+    fingerprints = array("Q")
     with ArrowWriter(path=str(folder / "pairs.arrow"), features=features) as writer:
         for block, src, tgt in _with_progress(_encode(pairs, tokenizer), split):
             kept = []
@@ -181,6 +187,7 @@ def _write(
                 reason = pair_filter.reject_reason(pair, (len(src[i]), len(tgt[i])), seen)
                 if reason is None:
                     kept.append(i)
+                    fingerprints.append(fingerprint((pair[0] or pair[1]).strip()))
                 else:
                     dropped[reason] += 1
             read += len(block)
@@ -197,6 +204,7 @@ def _write(
     sides = np.concatenate(lengths, axis=1)
     length_type = np.uint16 if sides.max() < 2**16 else np.int32
     np.save(folder / "lengths.npy", sides.astype(length_type))
+    np.save(folder / "fingerprints.npy", np.frombuffer(fingerprints, np.uint64))
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
 
 

@@ -187,11 +187,6 @@ class FileReader:
             return []
         return sorted(path for path in paths if path.is_file() and _is_data(path.name))
 
-    def overlap(self) -> list[Path]:
-        """The files of the validation split that are also files of the training split."""
-        (_, train), (_, validation) = self._locate("train"), self._locate("validation")
-        return shared_files(train, validation)
-
     def _read_tsv(self, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
         first_line, names = 1, (self.src, self.tgt)
@@ -350,11 +345,6 @@ def _format_of(name: str) -> str | None:
     """The format of a file with whole pairs, by its name."""
     formats = {".tsv": "tsv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
     return formats.get(Path(name.removesuffix(".gz")).suffix)
-
-
-def shared_files(train: Sequence[Path], validation: Sequence[Path]) -> list[Path]:
-    """The validation files that are also training files, whatever their names."""
-    return [file for file in validation if any(file.samefile(other) for other in train)]
 
 
 def file_stat(path: Path) -> tuple[str, int, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.data.readers import Pair, file_stat, shared_files
+from mt.data.readers import Pair, file_stat
 from mt.utils.checks import short_repr
 from mt.utils.line_io import read_lines
 
@@ -37,10 +37,6 @@ class TextReader:
 
     def identity(self, split: str) -> list[Any]:
         return ["text", [list(file_stat(path.resolve())) for path in self._files(split)]]
-
-    def overlap(self) -> list[Path]:
-        """The files of the validation split that are also files of the training split."""
-        return shared_files(self._files("train"), self._files("validation"))
 
     def _files(self, split: str) -> list[Path]:
         value = getattr(self, split)

@@ -16,7 +16,6 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from mt.data.datamodule import TranslationData
-from mt.data.readers import FileReader
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.text_reader import TextReader
 from mt.data.tokenizer import PairTokenizer, Tokenizer
@@ -80,8 +79,6 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     reader = config.data.reader
     for split in ("train", "validation"):
         reader.identity(split)  # raises an error where its files are missing
-    if isinstance(reader, FileReader | TextReader) and (same := reader.overlap()):
-        log.warning(f"validation reads the training file {same[0]}: its scores will be too good")
 
     checkpoints = CheckpointCallback(
         folder / "checkpoints", config.validate_every, config.checkpoint_every, config.average

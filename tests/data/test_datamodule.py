@@ -15,8 +15,9 @@ from mt.data.batch_dataset import Augmentation, BatchDataset
 from mt.data.batch_sampler import Batch, Draw
 from mt.data.datamodule import TranslationData
 from mt.data.preprocessing import PairFilter
-from mt.data.readers import PhrasebookReader
+from mt.data.readers import FileReader, PhrasebookReader
 from mt.data.special_ids import EOS
+from mt.data.text_reader import TextReader
 from mt.data.tokenizer import Tokenizer
 from mt.utils.processes import worker_init_fn
 
@@ -260,3 +261,37 @@ def test_validation_loses_only_pairs_that_cannot_be_used(bpe: Tokenizer, tmp_pat
     assert module.train.report["dropped"]["max_length"] > 0
     assert module.validation.report["dropped"]["max_ratio"] == 0
     assert module.validation.report["dropped"]["max_length"] > 0
+
+
+@pytest.mark.parametrize(
+    ("reader", "suffixes"),
+    [(FileReader, (".en", ".de")), (TextReader, (".txt",))],
+)
+def test_validation_sentences_that_are_in_the_training_data_are_counted(
+    bpe: Tokenizer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    reader: Any,
+    suffixes: tuple[str, ...],
+) -> None:
+    for suffix in suffixes:
+        (tmp_path / f"train{suffix}").write_text("A man.\nA dog.\nA cat.\n")
+        # Blanks at the ends do not make another sentence.
+        (tmp_path / f"validation{suffix}").write_text("A dog. \nA bird.\nA man.\n")
+        (tmp_path / f"other{suffix}").write_text("A bird.\n")
+    end = "" if len(suffixes) == 2 else suffixes[0]
+
+    def prepare(validation: str) -> None:
+        module = data(bpe, tmp_path)
+        files = {name: str(tmp_path / f"{name}{end}") for name in ("train", validation)}
+        module.pair_filter = PairFilter(empty=False)  # a text's sources are empty
+        module.reader = reader(train=files["train"], validation=files[validation])
+        with caplog.at_level("WARNING", "mt"):
+            module.prepare_data()
+            module.prepare_data()  # as Lightning does before it validates
+
+    prepare("other")
+    assert caplog.messages == []
+    prepare("validation")
+    message = "2 of the 3 validation sentences are in the training data as well"
+    assert [text.startswith(message) for text in caplog.messages] == [True]

@@ -185,7 +185,7 @@ def test_the_second_time_nothing_is_read(prepare: Prepare, cache: Path) -> None:
     assert second.report == first.report
     assert as_lists(second.fetch([3])[0]) == as_lists(first.fetch([3])[0])
     [folder] = cache.glob("train-*")
-    assert content(folder) == ["lengths.npy", "pairs.arrow", "report.json"]
+    assert content(folder) == ["fingerprints.npy", "lengths.npy", "pairs.arrow", "report.json"]
 
 
 def test_whatever_a_corpus_depends_on_makes_another(

@@ -251,15 +251,6 @@ def test_one_file_is_not_both_sides(corpus_folder: Path) -> None:
             list(FileReader(train=[str(file), str(other)]).pairs("train"))
 
 
-def test_files_that_both_splits_read_are_found(corpus_folder: Path) -> None:
-    train, valid, link = (str(corpus_folder / name) for name in ("train", "validation", "link"))
-    assert FileReader(train=train, validation=valid).overlap() == []
-    Path(f"{link}.de").symlink_to(f"{train}.de")
-    Path(f"{link}.en").symlink_to(f"{valid}.en")
-    reader = FileReader(train=train, validation=link)
-    assert [path.name for path in reader.overlap()] == ["link.de"]
-
-
 def test_splits_have_one_form(corpus_folder: Path) -> None:
     reader = FileReader(validation=str(corpus_folder / "validation"), src=0, tgt=1)
     with pytest.raises(ValueError, match=r"src=0 and data\.tgt=1 are its suffixes, not columns"):

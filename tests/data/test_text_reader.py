@@ -82,13 +82,3 @@ def test_several_files_and_what_they_are_known_by(tmp_path: Path) -> None:
 def test_what_is_no_file_is_named(value: object, message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         TextReader(train=value).identity("train")  # type: ignore[arg-type]
-
-
-def test_a_file_of_both_splits_is_found(tmp_path: Path) -> None:
-    train, other = tmp_path / "train.txt", tmp_path / "other.txt"
-    train.write_text("One.\n")
-    other.write_text("Two.\n")
-    (tmp_path / "link.txt").symlink_to(train)
-    reader = TextReader(train=str(train), validation=[str(other), str(tmp_path / "link.txt")])
-    assert [path.name for path in reader.overlap()] == ["link.txt"]
-    assert TextReader(train=str(train), validation=str(other)).overlap() == []

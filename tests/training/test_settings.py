@@ -203,14 +203,6 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_validation_on_the_training_file_is_said(accept: Any, messages: list[str]) -> None:
-    accept()
-    assert messages == []
-    accept(**{"data.validation": "corpus/train"})
-    message = "validation reads the training file corpus/train.en: its scores will be too good"
-    assert messages == [message]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
