@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> None:
             translator = Translator.load(path, args.device, args.precision)
         reports.append(report.inspect(translator, args.sentence, options=own_options, **keywords))
     write(reports)
-    for path, content in zip(paths, reports, strict=True):
-        print(f"{path}: " if len(paths) > 1 else "", content["target"]["text"], sep="")
+    for name, content in zip(args.model or [None], reports, strict=True):
+        print(f"{name}: " if len(reports) > 1 else "", content["target"]["text"], sep="")
     print(args.output)
 
 

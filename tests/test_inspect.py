@@ -63,7 +63,8 @@ def test_json_of_one_model_and_of_several(run: Callable[..., Done], model_folder
     searched = one["tree"]["options"]
     assert (searched["beam_size"], searched["n_best"], searched["alpha"]) == (2, 2, 0.1)
     models = ("--model", model_folder, "--model", model_folder)
-    assert run(SENTENCE, *models, "--output", "two.html").code == 0
+    done = run(SENTENCE, *models, "--target", "Der Bär hört.", "--output", "two.html")
+    assert done == (0, f"{model_folder}: Der Bär hört.\n" * 2 + "two.html\n", "")
     assert Path("two.html").read_text("utf-8").count(FORMAT) == 2
     assert run(SENTENCE, *models, "--output", "two.json").code == 0
     assert [r["format"] for r in json.loads(Path("two.json").read_text("utf-8"))] == [FORMAT] * 2
