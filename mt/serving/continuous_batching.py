@@ -399,8 +399,12 @@ class ContinuousBatching:
 
 def _give_way() -> None:
     """Let the thread that answers go before this one, where threads have priorities (Linux)."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+    if sys.platform != "linux":
+        return
+    thread = threading.get_native_id()
+    # Whoever started the server with a lower priority than this wants that one.
+    if os.getpriority(os.PRIO_PROCESS, thread) < NICENESS:
+        os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
 
 
 def _resolve(done: "asyncio.Future[None]", error: Exception | None) -> None:

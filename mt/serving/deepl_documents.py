@@ -14,6 +14,8 @@ from mt.serving.kept_documents import KeptDocument, KeptDocuments
 from mt.serving.requests import RequestError, bad_request, describe, read_body
 from mt.serving.uploads import NUMBER, attachment, describe_upload, file_content, read_upload
 
+UNKNOWN = "there is no such document, or no longer"
+NOT_READY = "the document is not translated yet: ask for its status"
 WAIT_SECONDS = 1  # for a short document: the client that is told to wait comes again after 5 s
 
 
@@ -29,6 +31,13 @@ class KeyBody(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"document_key": "KEY"}]})
 
     document_key: str
+
+
+def described(path: str, example: dict[str, Any]) -> dict[str, Any]:
+    """What OpenAPI says of an operation on a document that was sent before."""
+    content: dict[str, Any] = describe(path, KeyBody, example, form=True)
+    content["responses"]["404"] = {"description": UNKNOWN}
+    return {"parameters": NUMBER} | content
 
 
 def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
@@ -58,11 +67,10 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
     @router.post(
         "/{number}",
         summary="How far a document is",
-        openapi_extra={"parameters": NUMBER} | describe(
-            "/v2/document/ID", KeyBody,
-            {"document_id": "ID", "status": "done", "billed_characters": 1200}, form=True,
+        openapi_extra=described(
+            "/v2/document/ID", {"document_id": "ID", "status": "done", "billed_characters": 1200}
         ),
-    )  # fmt: skip
+    )
     async def status(request: Request) -> dict[str, Any]:
         number, document = await _find(request)
         with suppress(TimeoutError, asyncio.TimeoutError):
@@ -77,21 +85,22 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         left = document.progress.seconds_left
         return answer | {"status": "translating", "seconds_remaining": left}
 
-    described: dict[str, Any] = {"parameters": NUMBER}
-    described |= describe("/v2/document/ID/result", KeyBody, {}, form=True)
-    described["responses"]["200"]["content"] = file_content()
+    of_result = described("/v2/document/ID/result", {})
+    of_result["responses"]["200"]["content"] = file_content()
+    of_result["responses"]["503"] = {"description": NOT_READY}
 
     @router.post(
         "/{number}/result",
         summary="Fetch a translated document, once",
-        openapi_extra=described,
+        openapi_extra=of_result,
         response_class=Response,
     )
     async def result(request: Request) -> Response:
         number, document = await _find(request)
+        if document.error:
+            raise bad_request(document.error)
         if document.file is None:
-            message = document.error or "the document is not translated yet: ask for its status"
-            raise RequestError(503, "not_ready", message)
+            raise RequestError(503, "not_ready", NOT_READY)
         kept.remove(number)
         return attachment(document.file.name, document.file.data)
 
@@ -101,7 +110,7 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         number = request.path_params["number"]
         document = kept.get(number)
         if document is None or not document.opens_with(body.document_key):
-            raise RequestError(404, "not_found", "there is no such document, or no longer")
+            raise RequestError(404, "not_found", UNKNOWN)
         return number, document
 
     return router

@@ -13,7 +13,8 @@ from mt.serving.service import Service
 
 PATH = "/inspect"
 MOST_CHARACTERS = 300  # a page grows with the square of the sentence
-MOST_WAITING = 4  # pages; one is drawn at a time
+MOST_WAITING = 4  # pages, besides the one that is drawn
+RETRY_SECONDS = 4  # a page takes about one
 
 # A sentence and how its translation begins -> a page and its Content-Security-Policy; raises
 # ValueError for what cannot be shown.
@@ -31,14 +32,21 @@ def make_router(service: Service, draw: Draw) -> APIRouter:
         PATH,
         summary="What the Transformer does with a sentence, as a page",
         response_class=HTMLResponse,
+        responses={
+            400: {"description": "There is no sentence, or too long a one"},
+            429: {"description": "Busy: try again after the seconds in Retry-After"},
+        },
     )
     async def inspect(text: str = "", prefix: str = "") -> Response:
         nonlocal waiting
-        if not text.strip() or max(len(text), len(prefix)) > MOST_CHARACTERS:
-            raise bad_request(f"text: must be a sentence of at most {MOST_CHARACTERS} characters")
-        if waiting >= MOST_WAITING:
-            raise Overloaded(MOST_WAITING)
-        waiting += 1
+        most = f"of at most {MOST_CHARACTERS} characters"
+        if not text.strip() or len(text) > MOST_CHARACTERS:
+            raise bad_request(f"text: must be a sentence {most}")
+        if len(prefix) > MOST_CHARACTERS:
+            raise bad_request(f"prefix: must be the beginning of a translation, {most}")
+        if waiting > MOST_WAITING:
+            raise Overloaded(RETRY_SECONDS)
+        waiting += 1  # with the one that is drawn
         loop = asyncio.get_running_loop()
         try:
             page, policy = await loop.run_in_executor(pool, draw, text, prefix)

@@ -34,7 +34,9 @@ class Limits:
     send_seconds: float = _limit(
         10.0, "seconds for the whole request to arrive, or with nothing read of an answer"
     )
-    deadline_seconds: float = _limit(60.0, "seconds until a request must be answered")
+    deadline_seconds: float = _limit(
+        60.0, "seconds until the texts of a request must be translated"
+    )
     documents: int = _limit(2, "documents that may be under way")
     document_bytes: int = _limit(5 * 2**20, "bytes of a document")
     document_characters: int = _limit(200_000, "characters of a document's texts")

@@ -1,10 +1,13 @@
 """The engine: answers as offline, whoever else is there; limits, cancelling, failures, draining."""
 
 import asyncio
+import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -431,3 +434,21 @@ def test_a_term_takes_its_place_as_offline() -> None:
     engine = ContinuousBatching(bundled, metrics)
     assert run(engine, talk) == wanted
     assert len(metrics.first) == len(texts)  # a second search is no second arrival
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux alone")
+@pytest.mark.parametrize(("given", "expected"), [(0, 5), (19, 19)])
+def test_a_decoding_thread_gives_way_and_never_rises(given: int, expected: int) -> None:
+    """Without privileges a thread may not raise its priority."""
+
+    def begin() -> int:
+        thread = threading.get_native_id()
+        own = os.getpriority(os.PRIO_PROCESS, thread)
+        if own > given:
+            pytest.skip(f"the tests run with a niceness of {own}")
+        os.setpriority(os.PRIO_PROCESS, thread, given)
+        continuous_batching._give_way()
+        return os.getpriority(os.PRIO_PROCESS, thread)
+
+    with ThreadPoolExecutor(1) as pool:  # a thread of its own, which ends
+        assert pool.submit(begin).result() == expected

@@ -172,6 +172,9 @@ def test_what_goes_wrong_is_in_the_status(client: httpx.Client, stand_in: StandI
     )
     told = wait_until(client, response.json(), "error")
     assert str(told["error_message"]).startswith("a.docx: is not an Office document")
+    url = f"/v2/document/{told['document_id']}/result"
+    asked = client.post(url, json={"document_key": response.json()["document_key"]})
+    assert (asked.status_code, asked.json()["message"]) == (400, told["error_message"])
     stand_in.error = KeyError("secret")
     told = wait_until(client, upload(client), "error")
     assert told["error_message"] == "the server made a mistake, which its log describes"
