@@ -120,7 +120,9 @@ class Output:
         new = parse_json(content)
         old = None
         if self.fs.exists(self._manifest):
-            old = parse_json(self.fs.cat_file(self._manifest))
+            old = _parse_manifest(self.fs.cat_file(self._manifest))
+            if old is None and not self.overwrite:
+                raise ValueError(f"{self._manifest} is damaged: begin anew with --overwrite")
         if old not in (None, new) and not self.overwrite:
             again = "give the same again, or begin anew with --overwrite"
             raise ValueError(f"{self.path}: {_difference(old, new)}: {again}")
@@ -224,6 +226,15 @@ def file_is_in(file: str, output: str) -> bool:
     """Whether the output is this file or a folder that has it, also by a link."""
     file, output = os.path.realpath(file), os.path.realpath(output)
     return file == output or file.startswith(f"{output}/")
+
+
+def _parse_manifest(content: bytes) -> dict[str, Any] | None:
+    """The manifest of a run that was begun, None if it is damaged."""
+    try:
+        manifest: dict[str, Any] = parse_json(content)
+        return manifest if all(len(file) == 3 for file in manifest["input"]) else None
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:

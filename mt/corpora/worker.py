@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -156,11 +157,15 @@ def write_whole(fs: Any, path: str, content: bytes) -> None:
         fs.pipe_file(path, content)  # an object of a store appears whole
         return
     partial = f"{path}.{uuid.uuid4().hex}"
-    with open(partial, "xb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

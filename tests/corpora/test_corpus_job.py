@@ -1,5 +1,6 @@
 """Runs without Ray: every format, what an interrupted run keeps, what is refused."""
 
+import errno
 import os
 import shutil
 from collections.abc import Generator
@@ -14,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_files import FORMATS, NASTY, Upper, alone, read, run, write
 
-from mt.corpora.files import Block
+from mt.corpora.files import Block, filesystem
 from mt.corpora.operations import Compute
 from mt.corpora.rows import Rows
+from mt.corpora.worker import write_whole
 
 
 @pytest.mark.parametrize("end", FORMATS)
@@ -211,6 +213,28 @@ def test_parts_of_another_run_are_never_taken(begun: Path, tmp_path: Path) -> No
             run(Upper(note="new"), begun, output, block_rows=4, engine=straggling)
     assert computed == [3, 1]
     assert read(output) == [f"LINE {n}" for n in range(9)]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"input": 1}', '{"input": ["x"]}'])
+def test_a_damaged_manifest_is_named(begun: Path, tmp_path: Path, content: str) -> None:
+    output, manifest = tmp_path / "out.txt", tmp_path / ".out.txt.partial" / "manifest.json"
+    manifest.write_text(content)
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged: begin anew with --overwrite"):
+        run(Upper(), begun, output, block_rows=4)
+    assert run(Upper(), begun, output, block_rows=4, overwrite=True).kept == 0
+    assert read(output) == [f"LINE {n}" for n in range(9)]
+
+
+def test_a_full_disk_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(filesystem(str(tmp_path))[0], str(tmp_path / "errors.jsonl"), b"{}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_damaged_parts_are_computed_again(begun: Path, tmp_path: Path) -> None:
