@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from mt.documents.document import DocumentError
+from mt.documents.document import DocumentError, size_text
 from mt.utils.checks import printable
 
 MAX_ENTRIES = 10_000
@@ -113,8 +113,8 @@ class Archive:
             raise DocumentError("is damaged: two of its parts have the same name")
         total = sum(info.file_size for info in infos)
         if total > self._max_unpacked:
-            most = _size(self._max_unpacked)
-            raise DocumentError(f"would unpack to {_size(total)}, more than {most}")
+            most = size_text(self._max_unpacked)
+            raise DocumentError(f"would unpack to {size_text(total)}, more than {most}")
         if sum(info.compress_size for info in infos) > len(self.data):
             raise DocumentError("is damaged: its parts overlap or go beyond its end")
         for info in infos:
@@ -129,7 +129,7 @@ class Archive:
             if stat.S_ISLNK(info.external_attr >> 16):
                 raise DocumentError(f"has the part {name!r}, which is a link to another file")
             if info.file_size > max(MIN_BOMB, MAX_RATIO * info.compress_size):
-                size = _size(info.file_size)
+                size = size_text(info.file_size)
                 packed = f"{info.compress_size:,} bytes"
                 raise DocumentError(f"would unpack {name!r} from {packed} to {size}: is a zip bomb")
 
@@ -168,7 +168,7 @@ def _check_kind(data: bytes) -> None:
     if not data.startswith(b"PK"):
         raise DocumentError("is not an Office document: it is no zip archive")
     if len(data) > MAX_UNPACKED:
-        raise DocumentError(f"has {_size(len(data))}, more than {_size(MAX_UNPACKED)}")
+        raise DocumentError(f"has {size_text(len(data))}, more than {size_text(MAX_UNPACKED)}")
     # Counted before zipfile makes an object of each. Every entry of the directory has this mark.
     if (entries := data.count(b"PK\x01\x02")) > 2 * MAX_ENTRIES:
         raise _too_many(entries)
@@ -180,8 +180,3 @@ def _too_many(entries: int) -> DocumentError:
 
 def _is_outside(name: str) -> bool:
     return name.startswith("/") or "\\" in name or ".." in PurePosixPath(name).parts
-
-
-def _size(size: int) -> str:
-    """A number of bytes for people."""
-    return f"{size / 2**30:,.1f} GB" if size >= 2**30 else f"{size / 2**20:,.0f} MB"

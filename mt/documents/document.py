@@ -48,3 +48,8 @@ class Document(Protocol):
 
     def render(self, translated: Sequence[Segment]) -> bytes:
         """The file with a translation for each segment, which has the same tags."""
+
+
+def size_text(size: int) -> str:
+    """A number of bytes for people."""
+    return f"{size / 2**30:,.1f} GB" if size >= 2**30 else f"{size / 2**20:,.0f} MB"

@@ -43,8 +43,8 @@ class _Entry:
     places: dict[str, list[int]] = field(default_factory=dict)  # the lines of each
 
 
-def read_po(data: bytes, fuzzy: bool = False) -> TextDocument:
-    """Messages without a translation; with ``fuzzy`` those that are marked as uncertain, too.
+def read_po(data: bytes) -> TextDocument:
+    """Messages without a translation; those that are marked as uncertain (fuzzy) stay.
 
     German has two plural forms: the second and any further get the plural's translation. Raises
     DocumentError for a line that is none of such a file, and for an encoding without German.
@@ -52,7 +52,7 @@ def read_po(data: bytes, fuzzy: bool = False) -> TextDocument:
     text, encoding, mark = decode(data, _declared(data))
     document = TextDocument(encoding, mark)
     for entry in _entries(text):
-        document.parts += _translatable(document, entry, fuzzy)
+        document.parts += _translatable(document, entry)
     return document
 
 
@@ -106,23 +106,20 @@ def _entries(text: str) -> Iterator[_Entry]:
     yield entry
 
 
-def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterator[Part]:
+def _translatable(document: TextDocument, entry: _Entry) -> Iterator[Part]:
     """The parts of an entry: as it is, or with a translation for each empty msgstr."""
     message = _unescaped(entry.values.get("msgid", ""), document.encoding)
     plural = _unescaped(entry.values.get("msgid_plural", ""), document.encoding) or message
-    flagged = [i for i, line in enumerate(entry.lines) if re.match(r"#,.*\bfuzzy\b", line)]
-    is_redone = fuzzy and bool(flagged)
+    is_fuzzy = any(re.match(r"#,.*\bfuzzy\b", line) for line in entry.lines)
     targets = {
         places[0]: keyword
         for keyword, places in entry.places.items()
-        if keyword.startswith("msgstr") and (is_redone or not entry.values[keyword])
+        if keyword.startswith("msgstr") and not entry.values[keyword]
     }
-    if not message or (flagged and not fuzzy) or not targets:
+    if not message or is_fuzzy or not targets:
         yield from entry.lines
         return
     rest = {i for keyword in targets.values() for i in entry.places[keyword][1:]}
-    if is_redone:
-        rest.update(i for i, line in enumerate(entry.lines) if line.startswith("#|"))
     wide = max(len(line.rstrip("\r\n")) for line in entry.lines) > WIDTH + 1
     is_format = any(map(FORMAT.match, entry.lines))
     parsed: dict[str, list[Part]] = {}  # the forms of a plural share their segments
@@ -138,11 +135,7 @@ def _translatable(document: TextDocument, entry: _Entry, fuzzy: bool) -> Iterato
                 end="\r\n" if line.endswith("\r\n") else "\n",
                 like=source if is_format else None, accelerator=sign,
             )  # fmt: skip
-            yield Value(raw, parsed[source], encode, always=is_redone)
-        elif i in flagged and is_redone:
-            kept = [flag for flag in re.findall(r"[\w-]+", line) if flag != "fuzzy"]
-            end = line[len(line.rstrip("\r\n")) :]
-            yield f"#, {', '.join(kept)}{end}" if kept else ""
+            yield Value(raw, parsed[source], encode)
         elif i not in rest:
             yield line
 

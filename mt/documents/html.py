@@ -62,7 +62,7 @@ DESCRIPTIONS = frozenset((  # <meta name=... content="a text">
 BUTTONS = frozenset(("button", "reset", "submit"))  # <input type=... value="a text">
 
 # Not html.parser, which takes quadratic time for broken tags and changes end tags. A tag has no
-# part that can fail after its name, and where it does not close the search goes on behind it:
+# part that can fail after its name, and where it does not close the search goes on after it:
 # the time is linear.
 TOKEN = re.compile(
     r"""<!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?(?:php|xml|=).*?(?:\?>|\Z)

@@ -268,10 +268,10 @@ class Placement:
         text, every = self.source.text, self.source.within(parent.start, parent.end)
         after = bisect_left(self.source.starts, child.start, *every)  # the word after it
         source_gap = self.source.gap(after, parent.start, parent.end)
-        before, behind = text[source_gap[0] : child.start], text[child.end : source_gap[1]]
+        before, rest = text[source_gap[0] : child.start], text[child.end : source_gap[1]]
         is_last = after == every[1] and child.start > parent.start
         is_wordless = child.end <= source_gap[1]
-        is_late = is_wordless and _has_blank(before) and not _has_blank(behind)
+        is_late = is_wordless and _has_blank(before) and not _has_blank(rest)
         following = self._best(parent, after) if after < every[1] else -1
         if is_last and (before or child.end == parent.end):
             number = parent.words[1]

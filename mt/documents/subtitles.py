@@ -42,7 +42,7 @@ def read_srt(data: bytes) -> TextDocument:
         for line in lines[start + 1 : end]:
             if line.strip():
                 cue.append(line)
-            else:  # an empty line should end the cue; a text behind it is still one
+            else:  # an empty line should end the cue; a text after it is still one
                 document.parts += [*_cue(document, cue, is_vtt=False), line]
                 cue = []
         document.parts += [*_cue(document, cue, is_vtt=False), *lines[end : following + 1]]

@@ -28,7 +28,7 @@ class _Cell(NamedTuple):
     raw: str
     value: str
     is_quoted: bool
-    end: str  # the delimiter or line break behind it
+    end: str  # the delimiter or line break after it
 
 
 class _Remarks:
@@ -312,7 +312,7 @@ def _members(line: str, number: int) -> tuple[dict[str, _Member], int]:
 
 
 def _after(line: str, position: int, sign: str) -> int:
-    """The next place that is not blank behind a ``sign``, which must come."""
+    """The next place that is not blank after a ``sign``, which must come."""
     position = _blank(line, position)
     if line[position : position + 1] != sign:
         raise ValueError(f"no {sign}")

@@ -14,19 +14,15 @@ from dataclasses import replace
 
 from mt.documents.document import Segment, Tag, TagKind
 from mt.documents.placement import Element, Placement
-from mt.documents.word_links import WORD, Link, segment_links, word_spans
+from mt.documents.word_links import WORD, Link, segment_links
 from mt.inference.translation import Segment as TranslatedPart
 from mt.inference.translation import Translation
 
 # Tags times characters; with more, the search for their words would take seconds.
 MOST_WORK = 5_000_000
 END = re.compile(r"""[.!?…:;]["'”’“»)\]]*\Z""")
-ADDED_END = re.compile(r"(?<=[^\W\d_]{3})[.!?]\Z")  # behind a word of some length
+ADDED_END = re.compile(r"(?<=[^\W\d_]{3})[.!?]\Z")  # after a word of some length
 ABBREVIATIONS = ("usw.", "etc.", "bzw.", "ggf.", "inkl.", "exkl.", "evtl.", "Str.", "Nr.")
-
-__all__ = [
-    "needs_links", "place_tags", "segment_links", "translate_segments", "with_tags", "word_spans"
-]  # fmt: skip
 
 
 def translate_segments(
@@ -69,7 +65,7 @@ def without_added_end(source: str, target: str) -> str:
     """The target without a mark at its end where the source has none: headings, cells, items."""
     if END.search(source) or target.endswith(ABBREVIATIONS):
         return target
-    if target[-1:] in (".", "!", "?") and target[-2:-1] == source[-1:]:  # behind a number, a code
+    if target[-1:] in (".", "!", "?") and target[-2:-1] == source[-1:]:  # after a number, a code
         return target[:-1]
     return ADDED_END.sub("", target)
 

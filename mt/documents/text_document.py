@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from mt.documents.document import DocumentError, Segment, Tag, TagKind
+from mt.documents.document import DocumentError, Segment, Tag, TagKind, size_text
 from mt.documents.stand_ins import Place, StandIn, find_places, unused_codes
 
-MAX_BYTES = 50_000_000  # of a file, which is held in memory
+MAX_BYTES = 50 * 2**20  # of a file, which is held in memory
 MAX_PIECES = 150_000  # tags and texts between them: each takes up to 2 KB
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -176,7 +176,7 @@ def decode(data: bytes, declared: str = "utf-8") -> tuple[str, str, bytes]:
     Raises DocumentError if the file is too long or not in the ``declared`` encoding.
     """
     if len(data) > MAX_BYTES:
-        size = f"{len(data) / 1e6:,.0f} MB, more than {MAX_BYTES / 1e6:,.0f} MB"
+        size = f"{size_text(len(data))}, more than {size_text(MAX_BYTES)}"
         raise DocumentError(f"has {size}: cut it into several files")
     marks = [pair for pair in BYTE_ORDER_MARKS if data.startswith(pair[0])]
     mark, encoding = marks[0] if marks else (b"", declared)
@@ -334,7 +334,7 @@ def _with_nouns(segment: Segment, places: Sequence[Place]) -> Segment:
             tag = waiting[0]
             is_inside = start < tag.position < end and tag.kind is TagKind.OPEN
             if tag.position > start and not is_inside:
-                break  # those that close in the code go behind it
+                break  # those that close in the code go after it
             take(min(tag.position, start))
             tags.append(waiting.popleft()._replace(position=length))
         take(start)

@@ -1,7 +1,5 @@
 """Messages of programs: entries without a translation get one, and nothing else changes."""
 
-from functools import partial
-
 import pytest
 from text_document_checks import check_hostile, fuzz, shouted, texts
 
@@ -59,19 +57,6 @@ def test_empty_translations_are_filled_and_the_rest_stays(source: str, rendered:
     assert shouted(document).removesuffix("\n") == rendered.removesuffix("\n")
 
 
-@pytest.mark.parametrize(
-    ("source", "rendered"),
-    [
-        ('#, fuzzy\n#| msgid "old"\nmsgid "a"\nmsgstr "x"\n', 'msgid "a"\nmsgstr "A"\n'),
-        ('#, fuzzy, c-format\nmsgid "a"\nmsgstr ""\n"x\\n"\n"y"\n',
-         '#, c-format\nmsgid "a"\nmsgstr "A"\n'),
-        ('#, c-format\nmsgid "a"\nmsgstr "x"\n', '#, c-format\nmsgid "a"\nmsgstr "x"\n'),
-    ],
-)  # fmt: skip
-def test_fuzzy_entries_are_translated_if_asked(source: str, rendered: str) -> None:
-    assert shouted(read_po(source.encode(), fuzzy=True)) == rendered
-
-
 def test_a_message_that_goes_on_in_the_next_line_is_one_segment() -> None:
     source = b'msgid "Copies the\\nfiles here.\\n\\nThen ends.\\n"\nmsgstr ""\n'
     assert texts(read_po(source)) == ["Copies the files here.", "Then ends."]
@@ -116,7 +101,6 @@ def test_the_header_names_the_encoding(label: str, encoding: str) -> None:
 
 def test_any_input_keeps_its_bytes() -> None:
     fuzz(read_po, ENTRIES, BITS)
-    fuzz(partial(read_po, fuzzy=True), ENTRIES, BITS, keeps=False)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +110,7 @@ def test_any_input_keeps_its_bytes() -> None:
 def test_hostile_files_end_soon(unit: str) -> None:
     text = unit * (50_000 // len(unit))
     for data in (text, f'msgid "{text}"\nmsgstr ""\n', f'msgid ""\n{text}'):
-        check_hostile(partial(read_po, fuzzy=True), data.encode())
+        check_hostile(read_po, data.encode())
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,8 @@ from collections import Counter
 import pytest
 
 from mt.documents.document import Segment, Tag, TagKind
-from mt.documents.tags import (
-    place_tags,
-    segment_links,
-    translate_segments,
-    with_tags,
-    word_spans,
-)
-from mt.documents.word_links import WORD, Link
+from mt.documents.tags import place_tags, translate_segments, with_tags
+from mt.documents.word_links import WORD, Link, segment_links, word_spans
 from mt.inference import translation
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator

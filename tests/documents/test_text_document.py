@@ -20,11 +20,11 @@ READERS = [
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_file_that_is_too_long_is_refused(read, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_document, "MAX_BYTES", 2_000_000)
+    monkeypatch.setattr(text_document, "MAX_BYTES", 2 * 2**20)
     with pytest.raises(
         DocumentError, match=r"^has 3 MB, more than 2 MB: cut it into several files$"
     ):
-        read(b" " * 3_000_000)
+        read(b" " * 3 * 2**20)
 
 
 @pytest.mark.parametrize("read", READERS)
