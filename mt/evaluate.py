@@ -319,6 +319,8 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
     """Evaluate and write the report. Raises ValueError or OSError that says what is wrong."""
     metrics.bootstrap_seed()  # a wrong one shows before the work
     replaced = reports.report_files(run_dir)
+    without_comet = run_dir / "without-comet"
+    also_replaced = reports.report_files(without_comet) if config.comet else set()
     inputs = [] if config.hyp is None else [Path(config.hyp)]
     if isinstance(config.reader, FileReader):
         inputs += config.reader.files(config.split)
@@ -350,7 +352,7 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
         except ValueError as error:  # the report is written without COMET
             failure = error
             if replaced:  # the old report may have it: keep that one
-                run_dir, replaced = run_dir / "without-comet", set()
+                run_dir, replaced = without_comet, also_replaced
     reports.save(run_dir, report, sentences, replaced)
     for path in unfinished:
         path.unlink()
@@ -378,6 +380,7 @@ def only_writer(run_dir: Path) -> Iterator[None]:
 @hydra.main(version_base="1.3", config_path=hydra_app.CONF, config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     logging.basicConfig(format="mt.evaluate: %(message)s", stream=sys.stderr)
+    console.write_utf8()
     run_dir = hydra_app.run_folder()
     with (
         hydra_app.setting_up("mt.evaluate", run_dir, *hydra_app.USER_ERRORS),

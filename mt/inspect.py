@@ -85,12 +85,19 @@ def writer(output: Path) -> Callable[[list[dict[str, Any]]], None]:
     """
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent}: no such folder")
-    if output.suffix == ".html":
+    if output.is_dir():
+        return as_pictures(output)
+    if output.suffix.lower() == ".html":
         return lambda reports: page.write_page(reports, output)
-    if output.suffix == ".json":
+    if output.suffix.lower() == ".json":
         return lambda reports: atomic_write(output, as_json(reports))
     if output.suffix or output.is_file():
         raise ValueError(f"{output}: must end in .html or .json, or be a folder")
+    return as_pictures(output)
+
+
+def as_pictures(output: Path) -> Callable[[list[dict[str, Any]]], None]:
+    """A function that draws the reports. Raises ValueError where the package for it is missing."""
     try:
         from mt.inspection import pictures
     except ImportError as error:
@@ -108,6 +115,7 @@ def as_json(reports: list[dict[str, Any]]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     logging.basicConfig(format="mt.inspect: %(message)s", stream=sys.stderr)
+    console.write_utf8()
 
     def run_within_memory() -> None:
         with console.within_memory("give a shorter sentence or a smaller --beam-size"):

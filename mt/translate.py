@@ -5,7 +5,6 @@ once, so it imports neither Lightning nor Hydra nor `datasets`.
 """
 
 import argparse
-import io
 import itertools
 import json
 import logging
@@ -34,7 +33,7 @@ with console.exit_at_interrupt():
     from mt.inference.alignment import line_links
     from mt.inference.arguments import SEARCH_HELP, make_parser, search_options
     from mt.inference.glossary import Glossary
-    from mt.inference.options import SearchOptions, load_search_defaults
+    from mt.inference.options import CONTINUATION_TOKENS, SearchOptions, load_search_defaults
     from mt.inference.records import translation_record
     from mt.inference.terms import TermRules
     from mt.inference.translation import Translation
@@ -99,7 +98,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.keep is False and args.decimal:
         parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
     if args.samples or args.alternatives:
-        for name in ("keep", "decimal", "beam_size"):
+        for name in ("keep", "decimal", "beam_size", "glossary", "forbid"):
             if getattr(args, name):
                 advice = "leave out --samples and --alternatives"
                 parser.error(f"--{name.replace('_', '-')} needs beam search: {advice}")
@@ -124,7 +123,7 @@ def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace
     others = ("glossary", "keep", "decimal", "forbid", "mbr", "alternatives", "tokens", "n_best")
     for name in (*lines, *others, "split"):
         if getattr(args, name):
-            parser.error(f"--continue goes without {name.replace('_', '-')}")
+            parser.error(f"--continue goes without --{name.replace('_', '-')}")
     if args.beam_size is None and args.samples is None:
         args.samples = 1
     if args.engine != "mt":
@@ -237,6 +236,8 @@ def run(args: argparse.Namespace) -> None:
     resolve = resolve_model_path if args.engine == "mt" else Path  # another engine's has no name
     args.model = [str(resolve(name)) for name in names]
     options = search_options(args, load_search_defaults(args.model[0]))  # before slow work
+    if args.output is not None and not (folder := Path(args.output).absolute().parent).is_dir():
+        raise FileNotFoundError(f"{args.output}: there is no folder {folder}")
     for name, path in zip(names, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)
@@ -264,9 +265,7 @@ def run(args: argparse.Namespace) -> None:
         with compiling(not is_typed or args.precision != "float32"):
             translator = load_translator(args)
         terms = term_rules(args, translator.languages)
-        if terms and (args.samples or args.alternatives):
-            if args.glossary or args.forbid:
-                raise ValueError("terms need beam search: leave out --samples and --alternatives")
+        if args.samples or args.alternatives:  # what a document keeps needs beam search
             terms = TermRules()
         translate = partial(
             translator.translate, options=options, split=args.split, terms=terms,
@@ -290,7 +289,7 @@ def run(args: argparse.Namespace) -> None:
 def run_continuation(args: argparse.Namespace, options: SearchOptions) -> None:
     """Print texts that begin with --continue."""
     options = replace(options, n_best=options.samples or 1)
-    most = 100 if args.max_length is None else args.max_length
+    most = CONTINUATION_TOKENS if args.max_length is None else args.max_length
     result = load_translator(args).continue_text(args.text, options, most)
     print(render(result, 1, args) if args.json else "\n".join(text for text, _ in result.n_best))
 
@@ -398,8 +397,7 @@ def main(argv: list[str] | None = None) -> int:
     if sys.stderr is None:  # closed by `2>&-`; print would write to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     logging.basicConfig(format="mt.translate: %(message)s", stream=sys.stderr)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as the input, whatever the locale
+    console.write_utf8()
 
     def run_within_memory() -> None:
         with console.within_memory("give a smaller --batch-size or --beam-size"):

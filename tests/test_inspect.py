@@ -70,6 +70,16 @@ def test_json_of_one_model_and_of_several(run: Callable[..., Done], model_folder
     assert [r["format"] for r in json.loads(Path("two.json").read_text("utf-8"))] == [FORMAT] * 2
 
 
+def test_a_folder_with_a_dot_gets_pictures_and_endings_may_be_capitals(
+    run: Callable[..., Done],
+) -> None:
+    Path("pictures.v1").mkdir()
+    assert run(SENTENCE, "--output", "pictures.v1").code == 0
+    assert list(Path("pictures.v1").glob("*.png"))
+    assert run(SENTENCE, "--output", "PAGE.HTML").code == 0
+    assert Path("PAGE.HTML").read_text("utf-8").startswith("<!doctype html>")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

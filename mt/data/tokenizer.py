@@ -253,12 +253,12 @@ def _train(
     if not byte_fallback:
         settings["normalization_rule_name"] = "nfkc"
         return Tokenizer(_train_proto(words, vocab_size, settings))
-    with tempfile.NamedTemporaryFile("w", encoding="ascii", suffix=".tsv") as rules:
-        rules.write(normalisation.rules())
-        rules.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder, "rules.tsv")  # closed: Windows opens no file twice
+        rules.write_text(normalisation.rules(), "ascii")
         settings |= {
             "byte_fallback": True,
-            "normalization_rule_tsv": rules.name,
+            "normalization_rule_tsv": str(rules),
             "required_chars": "".join(sorted(normalisation.alphabet())),
         }
         proto = _train_proto(words, vocab_size, settings)

@@ -24,6 +24,11 @@ Curves = dict[str, list[tuple[int, float]]]  # name -> (step, value)
 CURVES = ("train_nll", "val_nll", "val_bleu", "mean_nll", "mean_bleu")
 
 
+def run_folder(model: Path) -> Path:
+    """The folder of the training run that wrote a checkpoint or a model folder."""
+    return model.parent.parent if model.parent.name == "checkpoints" else model.parent
+
+
 def learning_curves(model: Path, names: Sequence[str] = CURVES) -> Curves:
     """train_nll, val_nll (nats a token) and val_bleu of the training run that wrote the model.
 
@@ -31,7 +36,7 @@ def learning_curves(model: Path, names: Sequence[str] = CURVES) -> Curves:
     a later start repeats replace the earlier ones. mean_nll and mean_bleu hold one point, the
     validation of the averaged model, from the last log. Empty when the run has no logs.
     """
-    run = model.parent.parent if model.parent.name == "checkpoints" else model.parent
+    run = run_folder(model)
     curves: Curves = {name: [] for name in names}
     for path in _logs(run / "logs"):
         rows = _read(path)

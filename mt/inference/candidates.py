@@ -34,6 +34,7 @@ def find_candidates(
         is_free = best_tokens is not None and _is_free(sentence)
         groups.setdefault((id(sentence.options), is_free), []).append(b)
     if len(groups) == 1:
+        [(_, is_free)] = groups
         return _find_alike(logits, active, best_tokens if is_free else None)
     candidates: list[list[Candidate]] = [[] for _ in active]
     for (_, is_free), rows in groups.items():

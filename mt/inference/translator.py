@@ -35,7 +35,12 @@ from mt.inference.inputs import (
 )
 from mt.inference.learned_positions import warn_of_unlearned_positions
 from mt.inference.mbr import by_risk
-from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
+from mt.inference.options import (
+    CONTINUATION_TOKENS,
+    MAX_LENGTH,
+    SearchOptions,
+    load_search_defaults,
+)
 from mt.inference.outputs import Output, join, texts
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.term_places import may_stand_elsewhere, with_term_in_place
@@ -45,6 +50,7 @@ from mt.model import checkpoint
 from mt.model.device import pick_device
 from mt.model.model_path import resolve_model_path
 from mt.model.transformer import Stacks
+from mt.utils.atomic import FilePath
 from mt.utils.checks import check_int
 
 if TYPE_CHECKING:
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Path = str | os.PathLike[str]
 Result = TypeVar("Result")
 
 
@@ -97,7 +102,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        path: Path | Sequence[Path] | None = None,
+        path: FilePath | Sequence[FilePath] | None = None,
         device: str = "auto",
         precision: str = "float32",
         workers: int | None = None,
@@ -237,7 +242,7 @@ class Translator:
         self,
         text: str,
         options: SearchOptions | None = None,
-        max_tokens: int = 100,
+        max_tokens: int = CONTINUATION_TOKENS,
         **settings: Any,
     ) -> Translation:
         """Text that begins with ``text``, which a decoder-only model goes on writing.

@@ -26,6 +26,7 @@ from mt.utils.json_io import read_regular
 Report = dict[str, Any]
 
 MOST_CONFIG_BYTES = 2**20
+NAME_WIDTH = 26  # characters of a model's name in a picture
 LOGGED_AHEAD = 2  # the log of step s holds the rate of update s + 2
 
 
@@ -51,7 +52,7 @@ def find_run(report: Report) -> Run | None:
     curves = plots.learning_curves(model, (*plots.CURVES, "train_loss", "learning_rate"))
     if not curves:
         return None
-    folder = model.parent.parent if model.parent.name == "checkpoints" else model.parent
+    folder = plots.run_folder(model)
     return Run(folder, curves, _schedule(folder / "config.yaml"), report["model"]["d_model"])
 
 
@@ -120,11 +121,11 @@ def _draw_curves(axes: Any, curves: plots.Curves, names: Sequence[str]) -> None:
         axes.legend(loc="upper right", handlelength=1.2)
 
 
-def name_of(report: Report, width: int = 26) -> str:
+def name_of(report: Report) -> str:
     """The end of a model's path."""
     path = Path(report["model"]["name"])
     name = path.stem if path.suffix == ".ckpt" else "/".join(path.parts[-2:])
-    return name if len(name) <= width else f"…{name[1 - width :]}"
+    return name if len(name) <= NAME_WIDTH else f"…{name[1 - NAME_WIDTH :]}"
 
 
 def draw_attention(reports: Sequence[Report], path: Path) -> None:

@@ -5,7 +5,6 @@ lie in the hub's own cache, where other programs find them too. What was fetched
 ``mt.model.marian_import`` checks it.
 """
 
-import errno
 import logging
 import re
 import warnings
@@ -16,7 +15,7 @@ from urllib.parse import quote
 
 from mt.model import marian_import
 from mt.model.marian_import import OPTIONAL, REQUIRED, WEIGHTS
-from mt.utils.atomic import atomic_write
+from mt.utils.atomic import DISK_FULL, atomic_write
 from mt.utils.checks import printable
 from mt.utils.json_io import read_json
 from mt.utils.locks import waiting_lock
@@ -25,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
 TIMEOUT = 10  # seconds that the hub has to answer
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_name(name: str) -> bool:

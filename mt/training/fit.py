@@ -103,7 +103,7 @@ def write_model(run: Run) -> None:
     model.load_state_dict(checkpoint.average(paths))
     module.model = model
     training: dict[str, Any] = {
-        "command": " ".join(["python -m mt.train", *run.config.overrides]),
+        "command": shlex.join(["python", "-m", "mt.train", *run.config.overrides]),
         "training pairs": len(run.data.train),
         "steps": trainer.global_step,
     }

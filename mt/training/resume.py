@@ -30,7 +30,7 @@ NEEDED: dict[str, type] = {
 }
 # Settings that may change without changing the model that the run ends with.
 NEUTRAL = {
-    "ckpt", "start_from", "validate_every", "show_examples", "data.cache_dir", "data.workers",
+    "validate_every", "show_examples", "data.cache_dir", "data.workers",
     "data.test", "data.reader.test", "data.validation", "data.reader.validation",
     "data.validation_limit", "trainer.max_steps", "trainer.log_every_n_steps", "search.beam_size",
     "search.alpha", "search.batch_size",

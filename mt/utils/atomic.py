@@ -16,6 +16,7 @@ from mt.utils.locks import exclusive_lock, waiting_lock
 
 FilePath = str | os.PathLike[str]
 Lock = Callable[[Path, str], AbstractContextManager[None]]
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def partial_path(path: Path) -> Path:
@@ -43,7 +44,7 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.filename is None and error.errno in DISK_FULL:
             error.filename = str(path)
         raise
 

@@ -1,6 +1,7 @@
 """How a program with plain arguments ends: a user's mistake is one line and status 2."""
 
 import argparse
+import io
 import os
 import shlex
 import signal
@@ -63,6 +64,12 @@ def ignore_broken_pipe() -> Iterator[None]:
 def discard_output() -> None:
     """Let standard output go nowhere, because nobody reads it any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_utf8() -> None:
+    """Let standard output be UTF-8, as files are, whatever the locale."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
 
 
 def exit_status(program: str, run: Callable[[], object]) -> int:

@@ -192,7 +192,11 @@ def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> N
 
 
 def _find_compiler() -> list[str]:
-    own = shlex.split(os.environ.get("CXX", ""))
+    value = os.environ.get("CXX", "")
+    try:
+        own = shlex.split(value)
+    except ValueError as error:
+        raise OSError(f"CXX={value}: {error}") from None
     for compiler in [own] if own else [[name] for name in COMPILERS]:
         if shutil.which(compiler[0]):
             return compiler

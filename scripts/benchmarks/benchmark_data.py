@@ -162,6 +162,8 @@ def main() -> None:
     writer = multiprocessing.Process(target=write_corpus, args=arguments)
     writer.start()
     writer.join()
+    if writer.exitcode:
+        sys.exit(writer.exitcode)
     settings = [
         "experiment=wmt14_base",
         f"data.path={mirror}",

@@ -112,6 +112,7 @@ def a_compiler_that(script: str) -> Any:
         ),
         (lambda _, patch: patch.setattr(native, "_cpu_features", no_linux), "/proc/cpuinfo"),
         (lambda _, patch: patch.setenv("CXX", "/no/compiler"), "no C++ compiler: install g++"),
+        (lambda _, patch: patch.setenv("CXX", "g++ 'x"), "CXX=g++ 'x: No closing quotation"),
         (nothing_installed, "no C++ compiler: install g++"),
         (a_compiler_that("echo 'step.cpp: error: no' >&2; exit 1"), "step.cpp: error: no"),
         (a_compiler_that("exec sleep 5"), "timed out"),
