@@ -55,6 +55,26 @@ with console.exit_at_interrupt():
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 Progress = Callable[..., object]  # moves a bar on by a number, or with ``total`` to it
 
+# Options that do not go with others
+TERMS = ("glossary", "keep", "decimal", "forbid")
+SEARCHED = ("beam_size", *TERMS)
+NOT_SCORED = ("split", "prefix", "attention", "align", "mbr", *TERMS)
+OWN_ENGINE = ("score", "tokens", "attention", "align", "samples", "alternatives", "mbr", *TERMS)
+NOT_CONTINUED = (
+    "input", "output", "resume", "score", "prefix", "align", "attention", "mbr", "alternatives",
+    "tokens", "n_best", "split", *TERMS,
+)  # fmt: skip
+
+
+def spelled(name: str) -> str:
+    """An option as people type it."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given(args: argparse.Namespace, *names: str) -> str | None:
+    """The first of these options that the command has, as people type it."""
+    return next((spelled(name) for name in names if getattr(args, name)), None)
+
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments; argparse ends the program with status 2 when they do not go together."""
@@ -69,9 +89,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             setattr(args, name, None)
     if args.input is not None and Path(args.input).suffix.lower() in COMPRESSED:
         parser.error(f"{args.input} is compressed: unpack it first")
-    for name in ("resume", "restart"):
-        if getattr(args, name) and args.output is None:
-            parser.error(f"--{name} is for an --output")
+    if args.output is None and (option := given(args, "resume", "restart")):
+        parser.error(f"{option} is for an --output")
     if args.resume and args.restart:
         parser.error("give --resume or --restart, not both")
     if args.text is not None:
@@ -90,40 +109,31 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.score is not None:
         # --alpha counts in a score, and --beam-size does no harm.
         names = sorted(SEARCH_HELP.keys() - {"alpha", "beam_size"})
-        useless = [name for name in names if getattr(args, name) is not None]
-        others = ("split", "prefix", "attention", "align", "mbr", "glossary", "keep", "forbid")
-        useless += [n for n in (*others, "decimal") if getattr(args, n)]
-        if useless:
-            parser.error(f"--score does not search: leave out --{useless[0].replace('_', '-')}")
+        names = [name for name in names if getattr(args, name) is not None]
+        option = spelled(names[0]) if names else given(args, *NOT_SCORED)
+        if option:
+            parser.error(f"--score does not search: leave out {option}")
     if args.keep is False and args.decimal:
         parser.error("--decimal says how --keep writes numbers: leave out --no-keep")
-    if args.samples or args.alternatives:
-        for name in ("keep", "decimal", "beam_size", "glossary", "forbid"):
-            if getattr(args, name):
-                advice = "leave out --samples and --alternatives"
-                parser.error(f"--{name.replace('_', '-')} needs beam search: {advice}")
+    if (args.samples or args.alternatives) and (option := given(args, *SEARCHED)):
+        parser.error(f"{option} needs beam search: leave out --samples and --alternatives")
     if args.seed is not None and not args.samples:
         parser.error("--seed is the seed of --samples: add them")
     args.precision = args.precision or ("float32" if args.engine == "mt" else "default")
     if args.engine != "mt":
         if args.model is None or len(args.model) > 1:
             parser.error(f"--engine {args.engine} wants one --model, a folder written by mt.export")
-        for name in (
-            "score", "tokens", "attention", "align", "samples", "alternatives", "mbr", "glossary",
-            "keep", "forbid", "decimal",
-        ):  # fmt: skip
-            if getattr(args, name):
-                parser.error(f"--{name} is not for --engine {args.engine}")
+        if option := given(args, *OWN_ENGINE):
+            parser.error(f"{option} is not for --engine {args.engine}")
     args.decimal = args.decimal or "either"
     return args
 
 
 def check_continuation(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    lines = ("sentences", "input", "output", "resume", "score", "prefix", "align", "attention")
-    others = ("glossary", "keep", "decimal", "forbid", "mbr", "alternatives", "tokens", "n_best")
-    for name in (*lines, *others, "split"):
-        if getattr(args, name):
-            parser.error(f"--continue goes without --{name.replace('_', '-')}")
+    if args.sentences:
+        parser.error("--continue goes without sentences")
+    if option := given(args, *NOT_CONTINUED):
+        parser.error(f"--continue goes without {option}")
     if args.beam_size is None and args.samples is None:
         args.samples = 1
     if args.engine != "mt":
@@ -140,9 +150,8 @@ def check_document_options(parser: argparse.ArgumentParser, args: argparse.Names
     if Path(args.output).suffix.lower() != Path(args.input).suffix.lower():
         end = Path(args.input).suffix
         parser.error(f"the translation of a {end} is a {end}: name another --output")
-    for name in ("score", "prefix", "n_best", "align", "tokens", "attention"):
-        if getattr(args, name):
-            parser.error(f"--{name.replace('_', '-')} is for lines, and {args.input} is a document")
+    if option := given(args, "score", "prefix", "n_best", "align", "tokens", "attention"):
+        parser.error(f"{option} is for lines, and {args.input} is a document")
     if args.engine != "mt":
         parser.error(f"--engine {args.engine} translates lines, and {args.input} is a document")
 

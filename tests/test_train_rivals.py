@@ -198,9 +198,9 @@ def test_it_continues_a_text(text_model: Path, run_translate: Callable[..., Done
     ("arguments", "message"),
     [
         ("--continue a b", "--continue goes without sentences"),
-        ("--continue a --input x", "--continue goes without input"),
-        ("--continue a --keep", "--continue goes without keep"),
-        ("--continue a --n-best 2", "--continue goes without n-best"),
+        ("--continue a --input x", "--continue goes without --input"),
+        ("--continue a --keep", "--continue goes without --keep"),
+        ("--continue a --n-best 2", "--continue goes without --n-best"),
         ("--continue a", "a model with an encoder does not continue a text: train one with data="),
     ],
 )

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,12 @@ class Input(NamedTuple):
     @property
     def constraints(self) -> Constraints | None:
         return None if self.terms is None else self.terms.constraints
+
+
+def split_lines(text: str) -> tuple[list[str], tuple[str, ...]]:
+    """The lines of a text, and the line breaks between them."""
+    parts = re.split(r"(\r\n|\n|\r)", text)
+    return parts[::2], tuple(parts[1::2])
 
 
 def strings(name: str, lines: object) -> list[str]:

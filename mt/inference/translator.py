@@ -6,7 +6,6 @@ Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in b
 import itertools
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -31,6 +30,7 @@ from mt.inference.inputs import (
     add_terms,
     encode_pairs,
     plan_inputs,
+    split_lines,
     strings,
 )
 from mt.inference.learned_positions import warn_of_unlearned_positions
@@ -197,9 +197,9 @@ class Translator:
         """Translate a text of any length sentence by sentence, and keep its line breaks."""
         if not isinstance(text, str):
             raise TypeError(f"text: must be a string, not {type(text).__name__}")
-        lines = re.split(r"(\r?\n)", text)  # every second item is a line break
-        lines[::2] = [result.text for result in self.translate(lines[::2], split=True, **arguments)]
-        return "".join(lines)
+        lines, breaks = split_lines(text)
+        translated = [result.text for result in self.translate(lines, split=True, **arguments)]
+        return "".join(map("".join, zip(translated, (*breaks, ""), strict=True)))
 
     def score(
         self,

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from mt.inference.alignment import soft_alignment
 from mt.inference.beam_search import DecodingBatch
-from mt.inference.inputs import Input
+from mt.inference.inputs import Input, split_lines
 from mt.inference.options import SearchOptions
 from mt.inference.outputs import Output
 from mt.inference.sentence_search import Hypothesis, SentenceSearch
 from mt.inference.translator import Translator
-from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation, split_lines
+from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ same methods can take its place, as the benchmark's do.
 """
 
 import itertools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -114,9 +113,3 @@ class Engine(Protocol):
         ValueError for options that do not go together. When the awaiting task is cancelled, its
         work is dropped.
         """
-
-
-def split_lines(text: str) -> tuple[list[str], tuple[str, ...]]:
-    """The lines of a text, and the line breaks between them."""
-    parts = re.split(r"(\r\n|\n|\r)", text)
-    return parts[::2], tuple(parts[1::2])

@@ -27,6 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from mt.utils.console import VERSION, describe, ignore_broken_pipe
+from mt.utils.hydra_private import whole_config
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -266,6 +267,6 @@ def _explain(error: ConfigCompositionException, config: str) -> str:
         node = getattr(error.__cause__, "parent_node", None)
         if node is None:  # it names a folder of conf/ that is not this program's
             return _no_setting(name[1], _listed(config))
-        known = cast("Settings", OmegaConf.to_container(node._get_root()))
+        known = cast("Settings", OmegaConf.to_container(whole_config(node)))
         return _no_setting(name[1], {key: known[key] for key in known if key != "hydra"})
     return str(error)

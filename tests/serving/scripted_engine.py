@@ -12,10 +12,11 @@ from live_server import running
 
 from mt.inference import sentence_splitter
 from mt.inference.confidence import Calibration
+from mt.inference.inputs import split_lines
 from mt.inference.options import SearchOptions
 from mt.inference.translation import Segment, Translation
 from mt.serving.app import create_app
-from mt.serving.engine import DeadlineExceeded, Job, TextTranslation, split_lines
+from mt.serving.engine import DeadlineExceeded, Job, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
 
 # A sentence and its translations, best first. Another one comes back in capitals.

@@ -10,10 +10,11 @@ import httpx
 import torch
 from fastapi import FastAPI
 
+from mt.inference.inputs import split_lines
 from mt.inference.options import SearchOptions
 from mt.inference.translation import Segment, Translation
 from mt.serving.app import create_app
-from mt.serving.engine import Job, TextTranslation, split_lines
+from mt.serving.engine import Job, TextTranslation
 
 
 class StandIn:

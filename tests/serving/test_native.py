@@ -11,12 +11,13 @@ import torch
 from serving_helpers import StandIn, ask, post
 
 from mt.inference.confidence import Calibration
+from mt.inference.inputs import split_lines
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.inference.translation import Segment, Translation
 from mt.inference.translator import Translator
 from mt.serving.app import create_app
-from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation, split_lines
+from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
 from mt.serving.segments import line_record
 
