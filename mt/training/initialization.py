@@ -46,7 +46,7 @@ def find_pretrained(
         if original != path:
             raise ValueError(
                 f"init_from={path or 'null'}, but the run of {resume} "
-                f"has init_from={original or 'null'}"
+                f"has init_from={original or 'null'}: give that again"
             )
         return name and PretrainedModel(name, _shape(hparams["model"]), None)
     if path is None:
