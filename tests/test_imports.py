@@ -45,7 +45,10 @@ CONFINED: dict[str, set[str]] = {
     "pytorch_lightning": {"mt.data.datamodule", "mt.training", "mt.train"},
     "lightning": set(),  # the same library under another name: one is enough
     "hydra": {"mt.training", "mt.utils.hydra_app", "mt.train", "mt.evaluate"},
-    "omegaconf": {"mt.training", "mt.utils.hydra_app", "mt.train", "mt.evaluate"},
+    "omegaconf": {
+        *("mt.training", "mt.utils.hydra_app", "mt.utils.hydra_private"),
+        *("mt.train", "mt.evaluate"),
+    },
     "datasets": {"mt.data"},
     "transformers": {"mt.export"},
     "ctranslate2": {"mt.export"},

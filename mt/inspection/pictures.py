@@ -233,7 +233,7 @@ def draw_steps(report: Report, path: Path) -> None:
             names, values, colours = candidates(step, report["model"]["vocab_size"])
             bars(axes, names, values, colours, percent)
             axes.set_xlim(0, 1.55)
-            axes.set_title(f"{i + 1}. after {_last(pieces[:i])}")
+            axes.set_title(f"{i + 1}. after {_last(pieces[:i])}", x=-0.5)  # over the pieces, too
         for axes in grid[len(steps) :]:
             axes.axis("off")
 

@@ -16,9 +16,10 @@ from typing import Any
 import benchmarking
 import serve_clients
 
+from mt.inference.inputs import split_lines
 from mt.inference.translator import Translator
 from mt.serving.app import create_app
-from mt.serving.engine import DeadlineExceeded, Engine, Job, TextTranslation, split_lines
+from mt.serving.engine import DeadlineExceeded, Engine, Job, TextTranslation
 from mt.serving.limits import Limits
 from mt.serving.server import Server, bind
 

@@ -161,7 +161,7 @@ def test_what_stands_right_after_a_word_is_attached(text: str, attached: list[in
 def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
     lines = {
         "Hello %s": "Hallo %s",
-        "File%s not found": "Datei%s nicht gefunden",
+        "File%s missing": "Datei%s fehlt",
         "Open the file “%s”.": "Öffnen Sie die Datei „%s“.",
         "Page %d of %d": "Seite %d von %d",
     }
@@ -170,8 +170,8 @@ def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
 
 
 def test_a_placeholder_takes_the_place_of_what_the_model_makes_of_it(everyday: Translator) -> None:
-    (result,) = everyday.translate(["abort in %s, at %s:%d"], terms=TermRules(keep=True))
-    assert result.text == "Abbruch in %s: bei %s:%d"
+    (result,) = everyday.translate(["Rename%s failed"], terms=TermRules(keep=True))
+    assert result.text == "Umbenennen von%s fehlgeschlagen"
 
 
 def test_a_text_without_words_begins_with_its_prefix(everyday: Translator) -> None:

@@ -86,7 +86,7 @@ def test_a_resumed_run_does_not_need_the_pretrained_model_but_keeps_its_name(
         assert run(command(corpus, tmp_path / "twice", other, **changes), monkeypatch) == 2
         error = capsys.readouterr().err
         assert f"init_from={other}, but the run of {tmp_path / 'twice'}" in error
-        assert error.endswith(f"has init_from={model}\n")
+        assert error.endswith(f"has init_from={model}: give that again\n")
 
 
 def test_the_former_name_works_and_says_so(
