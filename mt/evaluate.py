@@ -326,6 +326,8 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
         inputs += config.reader.files(config.split)
     for name in replaced:
         check_not_input(run_dir / name, *inputs)
+    for name in also_replaced:
+        check_not_input(without_comet / name, *inputs)
     for file in inputs:
         if file.resolve().parent == run_dir.resolve() and reports.is_report_name(file.name):
             raise ValueError(f"{file}: the report would replace it: name another hydra.run.dir")

@@ -55,8 +55,9 @@ with console.exit_at_interrupt():
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 Progress = Callable[..., object]  # moves a bar on by a number, or with ``total`` to it
 
-# Options that do not go with others
 TERMS = ("glossary", "keep", "decimal", "forbid")
+# Options that need beam search; those without a meaning for --score; those of our own engine alone;
+# and those without a meaning for --continue.
 SEARCHED = ("beam_size", *TERMS)
 NOT_SCORED = ("split", "prefix", "attention", "align", "mbr", *TERMS)
 OWN_ENGINE = ("score", "tokens", "attention", "align", "samples", "alternatives", "mbr", *TERMS)

@@ -300,6 +300,13 @@ def test_comet_that_fails_leaves_the_rest(
     done = evaluate("comet=m", "search.beam_size=2")  # what may have been with COMET stays
     assert "out/without-comet/report.md is without it" in done.err
     assert (tmp_path / "out" / "without-comet" / "hypotheses.beam2.txt").exists()
+    spare = tmp_path / "out" / "without-comet"
+    file = spare / "hypotheses.beam2.txt"
+    own = evaluate("comet=m", f"hyp={file}", "model_path=null")  # it may be replaced
+    assert own.code == 2
+    assert "hypotheses.beam2.txt" in own.err
+    evaluate("comet=m", "search.beam_size=3")
+    assert [path.name for path in spare.glob("hypotheses.*")] == ["hypotheses.beam3.txt"]
     assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == (
         before
     )

@@ -46,7 +46,7 @@ CONFINED: dict[str, set[str]] = {
     "lightning": set(),  # the same library under another name: one is enough
     "hydra": {"mt.training", "mt.utils.hydra_app", "mt.train", "mt.evaluate"},
     "omegaconf": {
-        *("mt.training", "mt.utils.hydra_app", "mt.utils.hydra_private"),
+        *("mt.training", "mt.utils.hydra_app", "mt.utils.omegaconf_private"),
         *("mt.train", "mt.evaluate"),
     },
     "datasets": {"mt.data"},

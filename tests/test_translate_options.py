@@ -163,6 +163,13 @@ def test_flags_that_make_no_sense(run: Translate, arguments: str, message: str) 
     assert_refused(run(*arguments.split(), "--", "bear"), message)
 
 
+def test_a_missing_folder_is_named_before_a_model_is_loaded(
+    run: Translate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translate, "load_translator", None)
+    assert_refused(run("--output", "missing/out", "--", "bear"), "there is no folder")
+
+
 # JSON
 
 

@@ -71,14 +71,16 @@ class TranslationData(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         if not self._reported:  # Lightning calls this again before it validates
-            train, validation = (self._prepare(split) for split in ("train", "validation"))
-            for corpus in (train, validation):
-                log.info(preprocessing.format_report(corpus.report))
+            corpora = []
+            for split in ("train", "validation"):
+                corpora.append(self._prepare(split))
+                log.info(preprocessing.format_report(corpora[-1].report))
+            train, validation = corpora
             known = np.isin(validation.fingerprints(), train.fingerprints()).sum()
             if known:
                 log.warning(
-                    f"{known:,} of the {len(validation):,} validation sentences are in the "
-                    "training data as well: the validation scores are better than those of new text"
+                    f"{known:,} of the {len(validation):,} source sentences of validation are in "
+                    "the training data as well: the scores may be better than those of new text"
                 )
         self._reported = True
 

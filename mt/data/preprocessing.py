@@ -187,7 +187,7 @@ def _write(
                 reason = pair_filter.reject_reason(pair, (len(src[i]), len(tgt[i])), seen)
                 if reason is None:
                     kept.append(i)
-                    fingerprints.append(fingerprint((pair[0] or pair[1]).strip()))
+                    fingerprints.append(fingerprint(pair[0].strip() or pair[1].strip()))
                 else:
                     dropped[reason] += 1
             read += len(block)

@@ -12,9 +12,9 @@ from mt.utils.json_io import read_json
 Setting = TypeVar("Setting")
 
 MAX_EXTRA = 50  # an output is at most this many tokens longer than its input (6.1)
+CONTINUATION_TOKENS = 100  # that a text is continued by, where nothing else is asked for
 
 # Bounds of the options: wider than any use, narrow enough for memory and time to have an end.
-CONTINUATION_TOKENS = 100  # that a text is continued by, where nothing else is asked for
 MAX_WIDTH = 1000  # hypotheses of a sentence; the time and memory of a step grow with its square
 MAX_MODEL_BEAM = 100  # what a model folder may ask for where the user asks for nothing
 MAX_LENGTH = 5000  # tokens of an output; no sentence has as many

@@ -15,6 +15,7 @@ from mt.serving.requests import RequestError, bad_request, describe, read_body
 from mt.serving.uploads import NUMBER, attachment, describe_upload, file_content, read_upload
 
 UNKNOWN = "there is no such document, or no longer"
+FAILED = "It could not be translated; the message says why"
 NOT_READY = "the document is not translated yet: ask for its status"
 WAIT_SECONDS = 1  # for a short document: the client that is told to wait comes again after 5 s
 
@@ -87,6 +88,7 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
 
     of_result = described("/v2/document/ID/result", {})
     of_result["responses"]["200"]["content"] = file_content()
+    of_result["responses"]["400"]["description"] = FAILED
     of_result["responses"]["503"] = {"description": NOT_READY}
 
     @router.post(

@@ -33,7 +33,9 @@ def make_router(service: Service, draw: Draw) -> APIRouter:
         summary="What the Transformer does with a sentence, as a page",
         response_class=HTMLResponse,
         responses={
-            400: {"description": "There is no sentence, or too long a one"},
+            400: {
+                "description": "The sentence or the prefix cannot be shown; the message says why"
+            },
             429: {"description": "Busy: try again after the seconds in Retry-After"},
         },
     )

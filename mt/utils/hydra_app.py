@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from mt.utils.console import VERSION, describe, ignore_broken_pipe
-from mt.utils.hydra_private import whole_config
+from mt.utils.omegaconf_private import whole_config
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Beside the package in a checkout, inside it when installed from a wheel.

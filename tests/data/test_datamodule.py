@@ -293,5 +293,5 @@ def test_validation_sentences_that_are_in_the_training_data_are_counted(
     prepare("other")
     assert caplog.messages == []
     prepare("validation")
-    message = "2 of the 3 validation sentences are in the training data as well"
+    message = "2 of the 3 source sentences of validation are in the training data as well"
     assert [text.startswith(message) for text in caplog.messages] == [True]

@@ -437,18 +437,16 @@ def test_a_term_takes_its_place_as_offline() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux alone")
-@pytest.mark.parametrize(("given", "expected"), [(0, 5), (19, 19)])
-def test_a_decoding_thread_gives_way_and_never_rises(given: int, expected: int) -> None:
+@pytest.mark.parametrize("given", [0, 19])
+def test_a_decoding_thread_gives_way_and_never_rises(given: int) -> None:
     """Without privileges a thread may not raise its priority."""
 
     def begin() -> int:
         thread = threading.get_native_id()
-        own = os.getpriority(os.PRIO_PROCESS, thread)
-        if own > given:
-            pytest.skip(f"the tests run with a niceness of {own}")
-        os.setpriority(os.PRIO_PROCESS, thread, given)
+        os.setpriority(os.PRIO_PROCESS, thread, before)
         continuous_batching._give_way()
         return os.getpriority(os.PRIO_PROCESS, thread)
 
+    before = max(given, os.getpriority(os.PRIO_PROCESS, 0))
     with ThreadPoolExecutor(1) as pool:  # a thread of its own, which ends
-        assert pool.submit(begin).result() == expected
+        assert pool.submit(begin).result() == max(before, continuous_batching.NICENESS)

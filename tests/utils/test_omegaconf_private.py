@@ -1,6 +1,6 @@
 from omegaconf import OmegaConf
 
-from mt.utils.hydra_private import whole_config
+from mt.utils.omegaconf_private import whole_config
 
 
 def test_a_section_knows_its_configuration() -> None:
