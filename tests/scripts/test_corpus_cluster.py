@@ -40,7 +40,8 @@ def test_a_process_finds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         assert child.pid in script.descendants(os.getpid())
         assert os.getppid() not in script.descendants(os.getpid())
-        assert script.actors(os.getpid()) == []
+        # Actors that another test has used may still be about to end.
+        assert child.pid not in script.actors(os.getpid())
         assert script.memory([child.pid]) > 0
     finally:
         child.communicate(b"\n")
