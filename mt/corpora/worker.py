@@ -163,9 +163,8 @@ def write_whole(fs: Any, path: str, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(partial).unlink(missing_ok=True)  # there is one only where that failed
 
 
 @contextmanager
