@@ -45,6 +45,7 @@ with console.exit_at_interrupt():
     from mt.utils.line_io import (
         ResumableFile,
         Stream,
+        check_folder,
         count_lines,
         is_same_pipe,
         open_input,
@@ -246,8 +247,8 @@ def run(args: argparse.Namespace) -> None:
     resolve = resolve_model_path if args.engine == "mt" else Path  # another engine's has no name
     args.model = [str(resolve(name)) for name in names]
     options = search_options(args, load_search_defaults(args.model[0]))  # before slow work
-    if args.output is not None and not (folder := Path(args.output).absolute().parent).is_dir():
-        raise FileNotFoundError(f"{args.output}: there is no folder {folder}")
+    if args.output is not None:
+        check_folder(Path(args.output))
     for name, path in zip(names, args.model, strict=True):
         if name == "latest":
             print(f"mt.translate: model {path}", file=sys.stderr)

@@ -142,6 +142,13 @@ class Stream:
         self.stream.flush()
 
 
+def check_folder(path: Path) -> None:
+    """Raise FileNotFoundError where there is no folder for the file, or for that of a link."""
+    path = path.resolve()
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
+
+
 class ResumableFile:
     """A file that takes its name when all is written. An interrupted run keeps its lines.
 
@@ -161,8 +168,7 @@ class ResumableFile:
         self.path = path.resolve()  # a link stays a link
         if self.path.is_dir():
             raise IsADirectoryError(f"{self.path} is a folder, not a file")
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"{self.path}: there is no folder {self.path.parent}")
+        check_folder(self.path)
         self.partial, self.record = self.temporary_files(self.path)
         self.identity = identity
         self.num_kept = 0  # source lines whose translations are in the partial file
