@@ -15,8 +15,7 @@ from dataclasses import replace
 from mt.documents.document import Segment, Tag, TagKind
 from mt.documents.placement import Element, Placement
 from mt.documents.word_links import WORD, Link, segment_links
-from mt.inference.translation import Segment as TranslatedPart
-from mt.inference.translation import Translation
+from mt.inference.translation import TranslatedPart, Translation
 
 # Tags times characters; with more, the search for their words would take seconds.
 MOST_WORK = 5_000_000

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from mt.inference.alignment import align
-from mt.inference.translation import Segment
+from mt.inference.translation import TranslatedPart
 
 Span = tuple[int, int]  # characters of a text, from the first to the one after the last
 Link = tuple[Span, Span, float]  # a word of the source, one of the target, and their weight
@@ -18,7 +18,9 @@ WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:[-.,:'’][^\W{_UNSPACED}
 MISSED, MOST_MISSED = 40, 1000
 
 
-def segment_links(segment_text: str, target_text: str, parts: Sequence[Segment]) -> list[Link]:
+def segment_links(
+    segment_text: str, target_text: str, parts: Sequence[TranslatedPart]
+) -> list[Link]:
     """Which words of a text belong to which words of its translation, with the weights in [0, 1].
 
     The parts must have their alignment: raises ValueError where one lacks it.

@@ -21,7 +21,7 @@ from mt.data.batch_sampler import pad
 from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
 from mt.inference.incremental import InferenceStacks
-from mt.inference.translation import Segment
+from mt.inference.translation import TranslatedPart
 
 TOKEN = re.compile(r"\w+(?:[-.,:'’]\w+)*|[^\w\s]+")  # words, and marks on their own
 BETWEEN_BLANKS = re.compile(r"\S+")
@@ -127,7 +127,7 @@ def word_weights(soft: Tensor, source: list[Word], target: list[Word]) -> Tensor
     return torch.stack([by_word[pieces].mean(dim=0) for _, pieces in target])
 
 
-def line_links(parts: Sequence[Segment]) -> list[tuple[int, int]]:
+def line_links(parts: Sequence[TranslatedPart]) -> list[tuple[int, int]]:
     """The links of a translated line: numbers of a source word and a word of the translation.
 
     Words stand between blanks and are counted from 0. The parts must have their alignment.

@@ -48,8 +48,9 @@ def features(token_log_probs: Sequence[float], source_length: int) -> Features:
     """The features of a translation.
 
     ``token_log_probs`` are log P of each piece of the output, then of eos, as in
-    ``Segment.log_probs``; ``source_length`` counts the source's pieces without eos. An output
-    without pieces has a probability of 0. Both features are NaN where an engine gives no log P.
+    ``TranslatedPart.log_probs``; ``source_length`` counts the source's pieces without eos. An
+    output without pieces has a probability of 0. Both features are NaN where an engine gives no
+    log P.
     """
     if not token_log_probs:
         return Features(math.nan, math.nan)

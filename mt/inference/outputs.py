@@ -16,7 +16,7 @@ from mt.inference.confidence import Calibration, confidence
 from mt.inference.inputs import Input
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.terms import written
-from mt.inference.translation import Segment, Translation
+from mt.inference.translation import TranslatedPart, Translation
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +49,16 @@ def segment(
     tokenizer: Tokenizer,
     find_aligner: Callable[[], Aligner],
     calibration: Calibration | None,
-) -> Segment:
+) -> TranslatedPart:
     """The best hypothesis and its ``text``. ``find_aligner`` is called if there is attention."""
     source, (best, *_), attention, alignment = output
     if attention is not None:
         alignment = soft_alignment(attention, find_aligner())
     pieces = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
-    return Segment(pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text)
+    return TranslatedPart(
+        pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text
+    )
 
 
 def join(

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from mt.inference.alignment import line_links
-from mt.inference.translation import Segment, Translation
+from mt.inference.translation import TranslatedPart, Translation
 from mt.utils.json_io import json_number
 
 
@@ -36,7 +36,7 @@ def translation_record(
     return record
 
 
-def _part_record(part: Segment, attention: bool) -> dict[str, Any]:
+def _part_record(part: TranslatedPart, attention: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "source": [*part.source, "</s>"],
         "translation": [*part.output, "</s>"],

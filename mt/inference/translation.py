@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Segment:
+class TranslatedPart:
     """What the model translates at once: a line, or a sentence or clause of a line."""
 
     source: tuple[str, ...]  # pieces without eos
@@ -28,7 +28,7 @@ class Translation:
     score: float  # length-penalised log-probability; of several parts the mean
     tokens: int  # produced, eos counted
     n_best: tuple[tuple[str, float], ...]  # (text, score), best first; the first is ``text``
-    parts: tuple[Segment, ...] = ()
+    parts: tuple[TranslatedPart, ...] = ()
 
     @property
     def confidence(self) -> float:

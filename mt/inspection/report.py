@@ -43,14 +43,15 @@ def inspect(
     the layer and the head that align words best. ``settings`` are those of ``Translator.inspect``.
     Raises ValueError that says what cannot be inspected or does not exist.
     """
-    inspection = translator.inspect(sentence, target, **settings)
     model = translator.models[0]
+    # Before the search, which may be slow
+    check_int("layer", 1 if layer is None else layer, 1, len(model.decoder))
+    check_int("head", 1 if head is None else head, 1, model.h)
+    inspection = translator.inspect(sentence, target, **settings)
+    check_int("step", step, 1, len(inspection.target))
     best_layer, best_head = inspection.aligner.heads[0]
     layer = best_layer + 1 if layer is None else layer
     head = best_head + 1 if head is None else head
-    check_int("layer", layer, 1, len(model.decoder))
-    check_int("head", head, 1, model.h)
-    check_int("step", step, 1, len(inspection.target))
     report, source = _Report(translator, inspection), inspection.source
     return {
         "format": FORMAT,

@@ -29,12 +29,12 @@ from mt.serving.requests import RequestError, error_response
 from mt.serving.service import Service, as_request_error
 from mt.serving.uploads import REMARKS
 from mt.utils import BASE_STYLE
+from mt.utils.checks import printable
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"
 }  # fmt: skip
-CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def create_app(
@@ -72,6 +72,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # they load scripts of other sites
         redoc_url=None,
+        redirect_slashes=False,  # it would name this server's own host, wrong behind a proxy
     )
     app.state.service = service
     for module in (native, libretranslate, deepl):
@@ -137,13 +138,25 @@ def _add_file(app: FastAPI, file: Path) -> None:
     app.add_api_route(path, get, methods=["GET", "HEAD"], include_in_schema=False)
 
 
+def _as_ours(request: Request, error: HTTPException) -> RequestError:
+    """An error of the framework, with what to do instead."""
+    path, headers = printable(request.url.path, 100), error.headers
+    if error.status_code == 404:
+        message = f"nothing is at {path}: /openapi.json lists what there is"
+        return RequestError(404, "not_found", message, headers)
+    if error.status_code == 405:
+        allowed = (headers or {}).get("Allow", "another method")
+        message = f"{path} does not take {request.method}: use {allowed}"
+        return RequestError(405, "method_not_allowed", message, headers)
+    return RequestError(error.status_code, "bad_request", str(error.detail), headers)
+
+
 def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
     """Every error has the form of its interface."""
 
     async def on_error(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # of the framework
-            code = CODES.get(error.status_code, "bad_request")
-            error = RequestError(error.status_code, code, str(error.detail), error.headers)
+            error = _as_ours(request, error)
         known = as_request_error(error)
         metrics.rejection(known.code)
         return error_response(request.url.path, known)

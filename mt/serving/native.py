@@ -14,7 +14,7 @@ from mt.inference.number_forms import DECIMALS
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.serving.engine import Job, TextTranslation
-from mt.serving.requests import Strings, Texts, bad_request, describe, error_body, read_body
+from mt.serving.requests import Strings, Terms, Texts, bad_request, describe, error_body, read_body
 from mt.serving.segments import line_record, rounded
 from mt.serving.service import Service, as_request_error
 
@@ -55,14 +55,14 @@ class TranslateBody(BaseModel):
         0, description="continue each of so many likeliest tokens after the prefix greedily"
     )
     mbr: bool = Field(False, description="rank translations by expected chrF")
-    glossary: dict[str, str | Strings] = Field(
+    glossary: Terms = Field(
         {}, description="words that must become others; a list has alternatives", max_length=200
     )
     keep: bool = Field(
         True, description="keep addresses, file names, placeholders, codes and numbers"
     )
     decimal: str = Field("either", description=f"how `keep` writes numbers: {', '.join(DECIMALS)}")
-    forbidden: list[str] = Field([], description="phrases that must not come", max_length=50)
+    forbidden: Strings = Field([], description="phrases that must not come", max_length=50)
     tokens: bool = Field(False, description="add the pieces of each sentence and their log P")
     attention: bool = Field(False, description="add the weights of the source pieces")
     stream: bool = Field(False, description="answer with server-sent events")

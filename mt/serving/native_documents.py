@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mt.inference.number_forms import DECIMALS
 from mt.serving.documents import Documents, Order
-from mt.serving.requests import Strings, Texts, parse_text
+from mt.serving.requests import Strings, Terms, parse_text
 from mt.serving.uploads import attachment, describe_upload, read_upload
 
 
@@ -37,7 +37,7 @@ class DocumentBody(BaseModel):
         [], description="of a table: the columns to translate, EN, or EN=DE to write them to DE"
     )
     split: bool = Field(True, description="whether sentences are translated one by one")
-    glossary: Annotated[dict[str, Texts], BeforeValidator(_object)] = Field(
+    glossary: Annotated[Terms, BeforeValidator(_object)] = Field(
         {}, description="as in /v1/translate, a JSON object", max_length=200
     )
     keep: bool = Field(

@@ -9,7 +9,13 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -22,8 +28,38 @@ SLICE = 2**16  # bytes of a form that are parsed at once: others want to be answ
 DOCUMENT_PATHS = ("/v1/documents", "/v2/document", "/translate_file")  # whose body is a file
 
 Body = TypeVar("Body", bound=BaseModel)
-Strings = Annotated[list[str], Field(fail_fast=True)]  # a body has room for 60,000 mistakes
-Texts = str | Strings
+
+
+def worded(message: str) -> WrapValidator:
+    """A check that says what a field must be: pydantic speaks of the parts of a type."""
+
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            if error.errors()[0]["type"] == "too_long":
+                raise
+            raise ValueError(message) from None
+
+    return WrapValidator(check)
+
+
+# A body has room for 60,000 mistakes: the first one suffices.
+Strings = Annotated[list[str], Field(fail_fast=True), worded("must be a list of strings")]
+Texts = Annotated[str | Strings, worded("must be a string or a list of strings")]
+Terms = Annotated[
+    dict[str, Texts],
+    worded("must be an object with the translation of each term, a string or a list of strings"),
+]
+REASONS = {
+    "missing": "is missing",
+    "extra_forbidden": "there is no such field",
+    "too_long": "at most {max_length} are allowed",
+    **dict.fromkeys(("string_type", "string_unicode"), "must be a string"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+}
 
 
 class RequestError(Exception):
@@ -163,10 +199,11 @@ def _gather(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 def _sentence(error: ValidationError) -> str:
     """The first mistake in one sentence, which does not repeat what the client sent."""
-    [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+    [first, *_] = error.errors(include_url=False, include_input=False)
     place = first["loc"][0] if first["loc"] else "the body"
-    reasons = {"missing": "is missing", "extra_forbidden": "there is no such field"}
-    reason = reasons.get(first["type"], first["msg"].removeprefix("Value error, "))
+    reason = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if own := REASONS.get(first["type"]):
+        reason = own.format(**first.get("ctx", {}))
     return f"{place}: {reason}"[:300]
 
 

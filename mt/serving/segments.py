@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mt.inference import sentence_splitter
-from mt.inference.translation import Segment, Translation
+from mt.inference.translation import TranslatedPart, Translation
 from mt.utils.json_io import json_number
 
 
@@ -13,11 +13,11 @@ def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
     """The segments of a line: what the model translated at once, or text that stays as it is."""
     rows = list(zip(line.parts, _sources(line, split), strict=True))
     if line.text and not rows:
-        rows = [(Segment((), (), (), confidence=line.confidence, text=line.text), line.text)]
+        rows = [(TranslatedPart((), (), (), confidence=line.confidence, text=line.text), line.text)]
     return {"segments": [_segment_record(part, source, tokens) for part, source in rows]}
 
 
-def _segment_record(part: Segment, source: str, tokens: bool) -> dict[str, Any]:
+def _segment_record(part: TranslatedPart, source: str, tokens: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "source": source,
         "text": part.text,

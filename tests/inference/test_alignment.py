@@ -13,7 +13,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference import alignment
 from mt.inference.alignment import Aligner, align, find_aligner, line_links, soft_alignment, words
 from mt.inference.incremental import InferenceModel
-from mt.inference.translation import Segment
+from mt.inference.translation import TranslatedPart
 from mt.inference.translator import Translator
 
 
@@ -76,10 +76,12 @@ def test_nothing_is_linked_to_nothing() -> None:
 
 
 def test_the_words_of_a_line_are_counted_through_its_parts() -> None:
-    part = Segment(("▁a", "▁b", "."), ("▁x", "."), (), None, soft([[0, 1, 0, 0], [0, 0, 1, 0]]))
+    part = TranslatedPart(
+        ("▁a", "▁b", "."), ("▁x", "."), (), None, soft([[0, 1, 0, 0], [0, 0, 1, 0]])
+    )
     assert line_links([part, part]) == [(1, 0), (3, 1)]
     with pytest.raises(ValueError, match="attention=True"):
-        line_links([Segment(("▁a",), ("▁x",), ())])
+        line_links([TranslatedPart(("▁a",), ("▁x",), ())])
 
 
 class Scripted:

@@ -14,7 +14,7 @@ from mt.inference import sentence_splitter
 from mt.inference.confidence import Calibration
 from mt.inference.inputs import split_lines
 from mt.inference.options import SearchOptions
-from mt.inference.translation import Segment, Translation
+from mt.inference.translation import TranslatedPart, Translation
 from mt.serving.app import create_app
 from mt.serving.engine import DeadlineExceeded, Job, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
@@ -101,7 +101,7 @@ def _translate_line(line: str, prefix: str) -> Translation:
     return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
 
 
-def _segment(source: str, output: str) -> Segment:
+def _segment(source: str, output: str) -> TranslatedPart:
     source_pieces, pieces = _pieces(source), _pieces(output)
     alignment = torch.full((len(pieces) + 1, len(source_pieces) + 1), 0.02)
     words = [piece.strip("▁") for piece in source_pieces]
@@ -112,7 +112,7 @@ def _segment(source: str, output: str) -> Segment:
     log_probs = (-0.1,) * (len(pieces) + 1)
     confidence = 0.3 if output == UNSURE else 0.9
     rest = {"alignment": alignment, "confidence": confidence, "text": output}
-    return Segment(source_pieces, pieces, log_probs, **rest)
+    return TranslatedPart(source_pieces, pieces, log_probs, **rest)
 
 
 def _pieces(text: str) -> tuple[str, ...]:

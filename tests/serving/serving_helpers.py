@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from mt.inference.inputs import split_lines
 from mt.inference.options import SearchOptions
-from mt.inference.translation import Segment, Translation
+from mt.inference.translation import TranslatedPart, Translation
 from mt.serving.app import create_app
 from mt.serving.engine import Job, TextTranslation
 
@@ -72,13 +72,13 @@ class StandIn:
         tokens = sum(len(part.log_probs) for part in parts)
         return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
 
-    def _part(self, words: list[str], job: Job) -> Segment:
+    def _part(self, words: list[str], job: Job) -> TranslatedPart:
         pieces = tuple("▁" + word for word in words)
         log_probs = (-0.5,) * (len(pieces) + 1)
         alignment = torch.eye(len(log_probs)) if job.options.attention else None
         output = tuple(piece.upper() for piece in pieces)
         text = " ".join(words).upper()
-        return Segment(pieces, output, log_probs, alignment=alignment, text=text)
+        return TranslatedPart(pieces, output, log_probs, alignment=alignment, text=text)
 
 
 def ask(app: FastAPI, method: str, path: str, **request: Any) -> httpx.Response:

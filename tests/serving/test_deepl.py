@@ -78,13 +78,13 @@ def test_the_source_language_is_detected() -> None:
         ({"source_lang": "FR"}, "Value for 'source_lang' not supported."),
         ({"text": []}, "there is no text"),
         ({"text": ["Hi"] * 51}, "51 texts are too many"),
-        ({"text": {"a": 1}}, "text: Input should be a valid string"),
-        ({"formality": "more"}, "formality: Input should be 'default'"),
+        ({"text": {"a": 1}}, "text: must be a string or a list"),
+        ({"formality": "more"}, "formality: must be 'default'"),
         ({"glossary_id": "x"}, "glossary_id: this server cannot do that"),
         ({"custom_instructions": ["be kind"]}, "custom_instructions: this server"),
-        ({"split_sentences": "2"}, "split_sentences: Input should be"),
-        ({"tag_handling": "markdown"}, "tag_handling: Input should be"),
-        ({"model_type": "quality_optimized"}, "model_type: Input should be"),
+        ({"split_sentences": "2"}, "split_sentences: must be"),
+        ({"tag_handling": "markdown"}, "tag_handling: must be"),
+        ({"model_type": "quality_optimized"}, "model_type: must be"),
     ],
 )
 def test_a_mistake_is_told(values: dict[str, Any], message: str) -> None:

@@ -141,23 +141,26 @@ def test_prefixes_count_as_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
+    ("method", "path", "message"),
     [
-        ("GET", "/v1/translate", 405),
-        ("DELETE", "/v2/translate", 405),
-        ("GET", "/translate", 405),
-        ("POST", "/v1/nothing", 404),
-        ("POST", "/translate_files", 404),
-        ("GET", "/translate_file", 405),
-        ("GET", "/v2/document/ABC", 405),
-        ("GET", "/v2/glossaries", 404),
-        ("GET", "/docs", 404),
-        ("GET", "/page/../../serve.py", 404),
-        ("GET", "/" + quote("<script>\n\0"), 404),
+        ("GET", "/v1/translate", "/v1/translate does not take GET: use POST"),
+        ("DELETE", "/v2/translate", "/v2/translate does not take DELETE: use POST"),
+        ("GET", "/translate", "does not take GET: use POST"),
+        ("POST", "/health/live", "/health/live does not take POST: use GET"),
+        ("POST", "/v1/nothing", "nothing is at /v1/nothing: /openapi.json lists what there is"),
+        ("POST", "/translate_files", "nothing is at /translate_files"),
+        ("POST", "/v1/translate/", "nothing is at /v1/translate/: "),
+        ("GET", "/translate_file", "does not take GET: use POST"),
+        ("GET", "/v2/document/ABC", "does not take GET: use POST"),
+        ("GET", "/v2/glossaries", "nothing is at"),
+        ("GET", "/docs", "nothing is at"),
+        ("GET", "/page/../../serve.py", "nothing is at"),
+        ("GET", "/" + quote("<script>\n\0"), "nothing is at"),
     ],
 )
-def test_unknown_addresses(method: str, path: str, status: int) -> None:
+def test_unknown_addresses(method: str, path: str, message: str) -> None:
     stand_in = StandIn()
     response = ask(create_app(stand_in), method, path)
-    assert response.status_code == status
-    assert message_of(path, response.json())
+    assert response.status_code == (405 if "does not take" in message else 404)
+    assert message in message_of(path, response.json())
+    assert "\n" not in message_of(path, response.json())

@@ -193,7 +193,7 @@ def test_a_german_document_stays(client: httpx.Client) -> None:
         ({"source_lang": "FR"}, "Value for 'source_lang' not supported."),
         ({"glossary_id": "x"}, "glossary_id: this server cannot do that"),
         ({"glossary_ids": "x,y"}, "glossary_ids: this server cannot do that"),
-        ({"formality": "more"}, "formality: Input should be"),
+        ({"formality": "more"}, "formality: must be"),
         ({"output_format": "docx"}, "output_format: must be that of the file"),
     ],
 )

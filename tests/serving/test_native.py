@@ -14,7 +14,7 @@ from mt.inference.confidence import Calibration
 from mt.inference.inputs import split_lines
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
-from mt.inference.translation import Segment, Translation
+from mt.inference.translation import TranslatedPart, Translation
 from mt.inference.translator import Translator
 from mt.serving.app import create_app
 from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
@@ -133,12 +133,12 @@ def test_tokens() -> None:
 
 
 def test_segments_of_a_line_have_the_texts_of_its_sentences() -> None:
-    def segment(source: str, output: str, text: str) -> Segment:
+    def segment(source: str, output: str, text: str) -> TranslatedPart:
         pieces = [tuple("▁" + word for word in text.split()) for text in (source, output)]
         log_probs = (0.0,) * (len(pieces[1]) + 1)
         alignment = torch.full((3, 3), 1 / 3)
         sure = len(output) / 100
-        return Segment(*pieces, log_probs, alignment=alignment, confidence=sure, text=text)
+        return TranslatedPart(*pieces, log_probs, alignment=alignment, confidence=sure, text=text)
 
     parts = (
         segment("Where is it?", "Wo ist es?", "Wo ist es?"),
@@ -171,7 +171,7 @@ def test_a_line_that_stays_as_it_is_has_a_segment() -> None:
 def test_a_score_that_is_no_number_is_null() -> None:
     stand_in = StandIn()
     nan = float("nan")
-    line = Translation("a", "", nan, 1, (("", nan),), (Segment(("a",), (), (nan,)),))
+    line = Translation("a", "", nan, 1, (("", nan),), (TranslatedPart(("a",), (), (nan,)),))
 
     async def translate(job: Job, timeout: float) -> list[TextTranslation]:
         return [TextTranslation((line,), ())]
@@ -253,7 +253,7 @@ def test_only_the_newest_partial_result_of_a_text_is_sent() -> None:
     [
         ({}, "text: is missing"),
         ({"text": []}, "there is no text"),
-        ({"text": None}, "text: Input should be a valid string"),
+        ({"text": None}, "text: must be a string or a list of strings"),
         ({"text": "a", "txt": 1}, "txt: there is no such field"),
         ({"text": "a", "n_best": 5}, "n_best=5: must not exceed beam_size=4"),
         ({"text": "a", "n_best": 11, "beam_size": 16}, "n_best: this server allows at most 10"),
@@ -261,14 +261,19 @@ def test_only_the_newest_partial_result_of_a_text_is_sent() -> None:
         ({"text": "a", "samples": 17}, "samples: this server allows at most 16"),
         ({"text": "a", "alternatives": 11}, "alternatives: this server allows at most 10"),
         ({"text": "a", "max_length": 501}, "max_length: this server allows at most 500"),
-        ({"text": "a", "beam_size": "4"}, "beam_size: Input should be a valid integer"),
-        ({"text": "a", "beam_size": True}, "beam_size: Input should be a valid integer"),
+        ({"text": "a", "beam_size": "4"}, "beam_size: must be a whole number"),
+        ({"text": "a", "beam_size": True}, "beam_size: must be a whole number"),
         ({"text": "a", "beam_size": 10**400}, "beam_size="),
         ({"text": "a", "seed": -1}, "seed=-1"),
-        ({"text": "a", "split": "yes"}, "split: Input should be a valid boolean"),
+        ({"text": "a", "split": "yes"}, "split: must be true or false"),
         ({"text": "a", "temperature": 0.5}, "temperature, top_k and top_p are for sampling"),
         ({"text": "a", "alpha": float("nan")}, "alpha=nan: must be a number"),
         ({"text": "a", "alpha": float("inf")}, "alpha=inf: must be a number"),
+        ({"text": "a", "alpha": "x"}, "alpha: must be a number"),
+        ({"text": "a", "forbidden": ["x"] * 51}, "forbidden: at most 50 are allowed"),
+        ({"text": "a", "forbidden": [1]}, "forbidden: must be a list of strings"),
+        ({"text": "a", "glossary": {"a": [1]}}, "glossary: must be an object with the translation"),
+        ({"text": ["a", 5]}, "text: must be a string or a list of strings"),
         ({"text": ["a", "b"], "prefix": ["A"]}, "prefix: 1 for 2 texts"),
     ],
 )
