@@ -27,6 +27,8 @@ MAX_VOCAB_SIZE = 2**20  # pieces; the largest vocabularies of published models h
 MAX_WORD = 3000
 RARE = 100_000  # with byte fallback, one of so many characters needs no piece of its own
 BYTES = 256
+# SentencePiece starts threads for each list; a shorter one is done before they are.
+FEW = 64
 # In a model file this empties normalizer_spec.normalization_rule_tsv, the path of a temporary file.
 _NO_PATH = b"\x1a\x02\x32\x00"
 
@@ -74,7 +76,10 @@ class Tokenizer:
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
-        return self._processor.encode([_one_line(text, self.byte_fallback) for text in sentences])
+        lines = [_one_line(text, self.byte_fallback) for text in sentences]
+        if len(lines) < FEW:
+            return [self._processor.encode(line) for line in lines]
+        return self._processor.encode(lines)
 
     def encode_target(self, sentences: list[str]) -> list[list[int]]:
         """As ``encode``, for sentences in the target language."""
@@ -96,7 +101,9 @@ class Tokenizer:
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """The text of each list of ids, without the special ids."""
-        texts = self._processor.decode([[i for i in row if i not in SPECIAL_IDS] for row in ids])
+        rows = [[i for i in row if i not in SPECIAL_IDS] for row in ids]
+        few = len(rows) < FEW
+        texts = [self._processor.decode(r) for r in rows] if few else self._processor.decode(rows)
         return [printable_bytes(text) for text in texts] if self.byte_fallback else texts
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -149,7 +156,7 @@ class PairTokenizer(Tokenizer):
         return self._encode(self._target, sentences)
 
     def _encode(self, processor: Any, sentences: list[str]) -> list[list[int]]:
-        rows = processor.encode([_one_line(text) for text in sentences], out_type=str)
+        rows = (processor.encode(_one_line(text), out_type=str) for text in sentences)
         return [[self._ids.get(piece, UNK) for piece in row] for row in rows]
 
     def sample(self, sentences: list[str], dropout: float, seed: int) -> list[list[int]]:

@@ -13,7 +13,7 @@ import sentencepiece
 
 from mt.data import tokenizer as tokenizers
 from mt.data.special_ids import BOS, EOS, PAD, UNK
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizer import FEW, Tokenizer
 
 SENTENCES = [
     f"{subject} {verb} {thing} {when}."
@@ -130,6 +130,14 @@ def test_any_unicode_is_encoded_and_decoded(tokenizer: Tokenizer) -> None:
 
 
 # Training
+
+
+def test_few_lines_are_encoded_and_decoded_as_many(bpe: Tokenizer) -> None:
+    lines = ["One small step.", "", "a \u0627 b", "\U0001f642 x"] * FEW
+    together = bpe.encode(lines)
+    assert len(lines) > FEW
+    assert [bpe.encode([line])[0] for line in lines] == together
+    assert [bpe.decode([row])[0] for row in together] == bpe.decode(together)
 
 
 def test_training_twice_gives_the_same_bytes(tokenizer: Tokenizer) -> None:
