@@ -25,7 +25,7 @@ with console.exit_at_interrupt():
     from rules import key
 
     from mt.data import phrasebook
-    from mt.data.phrasebook import variants
+    from mt.data.phrasebook import signs, variants
     from mt.data.readers import FileReader, Pair
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
@@ -46,6 +46,7 @@ WEIGHTS = {
     "expressions": 1.5,
     "renamed": 1.0,
     "joined": 1.0,
+    "signs": 1.0,
 }
 # The same for whole sentences of software's texts: prose counts, what is about commands less.
 SENTENCE_WEIGHTS = {
@@ -60,7 +61,7 @@ SENTENCE_WEIGHTS = {
 LONG_SENTENCE = 8  # words; a shorter one weighs half
 TITLE_WEIGHT, MENU_WEIGHT = 0.15, 0.1  # of text without a final mark, from MENU words and below
 MENU = 5  # words
-RENAMED, JOINED = 30_000, 30_000  # pairs made of Tatoeba's and the hand-written ones
+RENAMED = JOINED = SIGNS = 30_000  # pairs made of Tatoeba's and the hand-written ones
 SOFTWARE = 1000  # pairs of software's texts in validation, and in test
 SHORTEST = 3  # words of such a pair: held-out menu entries would be missed by everybody
 
@@ -151,6 +152,7 @@ def mix(
         everyday += pairs if part in ("themes", "vocabulary", "situations") else []
     add("renamed", variants.rename(everyday, RENAMED, seed))
     add("joined", variants.join(everyday, JOINED, seed))
+    add("signs", signs.sign(everyday, SIGNS, seed))
     if unknown := factors.keys() - report.keys():
         raise ValueError(f"--factor: no part {min(unknown)}; there are {', '.join(report)}")
     rng.shuffle(lines)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import babbler
 from script_helpers import load_script
 
 from mt.data import phrasebook
+from mt.data import tokenizer as tokenizers
 from mt.data.phrasebook import variants
 from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
@@ -374,3 +376,37 @@ def test_the_scores_of_a_model_are_those_of_mt_evaluate(
     rows = json.loads(output.read_text())["rows"]
     assert {row["beam_size"] for row in rows} == {1, 4}
     assert len(rows) == 1 + len(script.ALPHAS)
+
+
+def test_vectors_of_characters_that_training_lacks_are_drawn_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = load_script(monkeypatch, "draw_unseen")
+    sentences = [f"a b c {i}" for i in range(50)]
+    tokenizer = tokenizers.train(sentences, 700, exact=False, byte_fallback=True)
+    pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
+    model = babbler(len(pieces))
+    weights = model.embedding.weight.data
+    lacking = [pieces.index(c) for c in "©§à"]
+    for i in lacking:
+        weights[i] = weights[pieces.index("<0xC0>")] * 1.5
+    before = weights.clone()
+    checkpoint.save(tmp_path / "old", model, tokenizer, 20, ["en", "de"], {})
+
+    assert script.main([str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    assert capsys.readouterr().out.startswith("3 drawn anew: ")
+    after = checkpoint.load(tmp_path / "new").model.embedding.weight.data
+    changed = (after != before).any(dim=1).nonzero()[:, 0].tolist()
+    assert changed == sorted(lacking)
+    assert torch.cosine_similarity(after[lacking[0]], after[lacking[1]], dim=0) < 0.9
+    assert 0.3 < after[lacking].norm(dim=1).mean() / after.norm(dim=1).mean() < 3
+    assert script.main([str(tmp_path / "old"), str(tmp_path / "new")]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_a_vocabulary_without_bytes_has_none(
+    monkeypatch: pytest.MonkeyPatch, model_folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    script = load_script(monkeypatch, "draw_unseen")
+    assert script.main([str(model_folder), str(tmp_path / "new")]) == 2
+    assert "a vocabulary without bytes" in capsys.readouterr().err
