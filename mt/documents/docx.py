@@ -39,6 +39,7 @@ _RANGES = ("bookmark", "commentRange", "perm", "moveFromRange", "moveToRange", "
 _SET_BY_PROGRAM = {"dropDownList", "comboBox", "date", "checkbox", "dataBinding"}
 _UNSEEN = {"lang", "noProof"}  # properties of a run that do not change its look
 _NO_BREAK_HYPHEN = "\u2011"
+_HYPHENS = re.compile("([\u2010\u2011])")  # models write the first one for the second
 
 _name = partial(local_name, namespaces=_WORD)
 
@@ -217,8 +218,8 @@ def _append_text(parent: etree._Element, text: Text) -> None:
         return
     run = _new_run(parent, text.style.node)
     word = etree.QName(run).namespace
-    for piece in re.split(f"({_NO_BREAK_HYPHEN})", writable(text.text)):
-        if piece == _NO_BREAK_HYPHEN:
+    for piece in _HYPHENS.split(writable(text.text)):
+        if _HYPHENS.fullmatch(piece):
             etree.SubElement(run, f"{{{word}}}noBreakHyphen")
         elif piece:
             node = etree.SubElement(run, f"{{{word}}}t")

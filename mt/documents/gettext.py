@@ -29,7 +29,7 @@ LABEL = re.compile(r"[^\n_&`{}<>/\\$%@=]{0,60}")  # without its accelerator
 WIDTH = 79  # of the lines that gettext's own programs write, with the quotes
 NEEDED = "äöüÄÖÜß„“–"
 # A line of a message goes on in the next one that begins with a small letter.
-NEW_LINE = r"\n+(?![a-z])"
+NEW_LINE = r"\n+(?![a-z])|\t+"
 FORMAT = re.compile(r"#,.*(?<!no-)\b(?:c|objc|python|perl|php|gcc-internal|qt|boost)-format\b")
 DIRECTIVE = re.compile(
     r"%(\(\w+\)|\d+\$)?[-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[qLjzt])?[diouxXeEfFgGaAcsp%]"

@@ -109,9 +109,8 @@ def _is_translated(paragraph: etree._Element) -> bool:
     if cell is None or cell.tag not in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
         return True
     # The text of a number, and of a formula, is made anew by the program.
-    kind = cell.get(f"{_OFFICE}value-type", "string")
-    made = (cell.get(f"{_TABLE}formula"), cell.get(f"{_OFFICE}string-value"))
-    return kind == "string" and made == (None, None)
+    is_text = cell.get(f"{_OFFICE}value-type", "string") == "string"
+    return is_text and cell.get(f"{_TABLE}formula") is None
 
 
 def _looks_of_styles(root: etree._Element) -> dict[str, Hashable]:
@@ -163,6 +162,9 @@ def _blanks(node: etree._Element) -> int:
 
 
 def _write(paragraph: Span) -> None:
+    cell = paragraph.content.getparent()
+    if cell is not None:  # the text would be there a second time, and be the value of the cell
+        cell.attrib.pop(f"{_OFFICE}string-value", None)
     _fill(paragraph.content, paragraph.items)
 
 

@@ -98,16 +98,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises ValueError or OSError when the export cannot be written or differs from the model.
     """
+    path = resolve_model_path(args.model)
+    if args.out.exists():
+        raise FileExistsError(f"{args.out} exists already: name another folder")
     export = engine_of(args.to)
     if args.precision not in export.PRECISIONS:
         allowed = ", ".join(export.PRECISIONS)
         raise ValueError(f"--precision {args.precision}: {args.to} is written in {allowed}")
-    path = resolve_model_path(args.model)
     loaded = checkpoint.load(path)
     sources, references = zip(*comparison_pairs(args, loaded), strict=True)
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config["max_length"])
-    if args.out.exists():
-        raise FileExistsError(f"{args.out} exists already: name another folder")
     with atomic_folder(args.out) as folder:
         exact = args.precision == EXACT
         try:

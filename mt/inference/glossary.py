@@ -7,7 +7,7 @@ The files are tables of tab-separated values, the comma-separated ones that Deep
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -51,20 +51,28 @@ class Glossary:
     """Entries that are looked up in texts.
 
     A source term that has a capital letter is found as it is written, another one in any case, and
-    with the ending of a plural. With ``inflect`` a target term may have the endings of German nouns
-    and adjectives. Entries of one source term are alternatives. Raises ValueError for a term that
-    is blank or very long.
+    with the ending of a plural. ``entries`` have each source term with its translation, or with
+    several of which one must come. With ``inflect`` a target term may have the endings of German
+    nouns and adjectives. Entries of one source term are alternatives. Raises ValueError for a term
+    that is blank or very long.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, Iterable[str]]], inflect: bool = True) -> None:
+    def __init__(
+        self,
+        entries: Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str | Iterable[str]]],
+        inflect: bool = True,
+    ) -> None:
         self.inflect = inflect
         self.entries: dict[str, Entry] = {}
         self._as_written, self._in_any_case = _Terms(), _Terms()
-        for source, targets in entries:
+        for source, targets in entries.items() if isinstance(entries, Mapping) else entries:
             source = " ".join(source.split())
-            own = tuple(" ".join(target.split()) for target in targets)
-            if not source or not own or not all(own):
-                raise ValueError(f"{source or '(blank)'}: a term must have a translation")
+            several = [targets] if isinstance(targets, str) else targets
+            own = tuple(" ".join(target.split()) for target in several)
+            if not source:
+                raise ValueError("a term to be translated is blank")
+            if not own or not all(own):
+                raise ValueError(f"{source}: a term must have a translation")
             if max(map(len, (source, *own))) > MOST_CHARACTERS:
                 message = f"a term has at most {MOST_CHARACTERS} characters"
                 raise ValueError(f"{printable(source, 50)}: {message}")

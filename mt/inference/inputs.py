@@ -3,7 +3,7 @@
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
@@ -146,7 +146,7 @@ def add_terms(
 
     A line that the rules leave as it is has no input then, unless it must begin with a prefix.
     Raises ValueError unless there are terms for each line, and when a line with terms of its own
-    is translated in parts.
+    is translated in parts; TypeError for what is neither rules nor terms.
     """
     if isinstance(terms, TermRules):
         for own in inputs:
@@ -158,6 +158,10 @@ def add_terms(
             pairs = zip(own, input_terms, strict=True)
             own[:] = [x._replace(terms=encoder.encode(own_terms)) for x, own_terms in pairs]
         return
+    if isinstance(terms, Mapping) or not all(isinstance(own, Terms) for own in terms):
+        raise TypeError(
+            "terms: must be TermRules, which may have a Glossary, or Terms for each line"
+        )
     if len(terms) != len(inputs):
         raise ValueError(f"terms of {len(terms)} lines for {len(inputs)} sentences")
     for own, line_terms in zip(inputs, terms, strict=True):

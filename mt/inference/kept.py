@@ -26,6 +26,7 @@ from mt.inference.number_forms import (
     numerals,
     numeric_date,
     ordinal,
+    shortened,
     written,
 )
 
@@ -110,7 +111,9 @@ _EXTENSION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _RUN = re.compile(r"(?<![\w.~+@%${}/\\<-])[\w.~+@%${}/-]+")
-_PATH = re.compile(r"(?:~\w*|\.{1,2}|\$\w+)?/[.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z")
+_PATH = re.compile(
+    r"(?:~\w*|\.{1,2}|\$[A-Za-z_]\w*)?/[.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z"
+)
 _PART = r"[\w.$~+()%-]"
 _WINDOWS = re.compile(
     rf"(?<!\w)(?:[A-Za-z]:\\|\\\\(?=\w))(?:{_PART}+(?: {_PART}+){{0,3}}\\)*{_PART}*"
@@ -283,6 +286,12 @@ _UNITS = (
     "|px|pt|dpi|ms|min|m|g|l|s|h|V|W"
 )
 _MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
+_SHORTENED = re.compile(r"([0-9.,]*[0-9])(k|M|bn)")
+_RATE = re.compile(r"([0-9.,]*[0-9])/[a-z]{2,}")  # "$5/month": the word is to be translated
+_GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the blank is a firm one
+    r"(?<![\w.,])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
+    r"(?![\w]|[.,:/-][0-9]| [0-9])"
+)
 _RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
 # "10-minute", "5-year-old": the words are to be translated.
 _COMPOUND = re.compile(r"([0-9.,]*[0-9])(?:-[a-z]+)+")
@@ -320,6 +329,11 @@ def _with_digits(text: str, decimal: str) -> Iterator[Kept]:
             yield _as_is(text, *match.span(), "identifier")
     for match in _BANK.finditer(text):
         yield _as_is(text, *match.span(), "identifier")
+    for match in _GROUPS.finditer(text):
+        digits = re.sub(r"\s", "", match[0])
+        forms = match[0], f"{int(digits):,}".replace(",", "."), digits
+        amount = _amount(text, *match.span(), forms)
+        yield amount or Kept(*match.span(), "number", forms)
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token.isalpha():
@@ -338,6 +352,8 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         token = compound[1]
         yield Kept(start, start + len(token), "number", written(token, decimal))
         return
+    if rate := _RATE.fullmatch(token):
+        token = rate[1]
     parts = token.split("-")
     while len(parts) > 1 and _is_word(parts[-1]):
         parts.pop()  # "sized" of "A4-sized"
@@ -347,6 +363,9 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         return
     if is_number(token):
         yield _number(text, start, token, decimal)
+    elif (short := _SHORTENED.fullmatch(token)) and is_number(short[1]) and decimal != "as written":
+        forms = shortened(written(short[1], decimal), short[2])
+        yield _amount(text, start, end, forms) or Kept(start, end, "number", forms)
     elif match := _ORDINAL.fullmatch(token):
         yield Kept(start, end, "ordinal", ordinal(match[1], decimal))
     elif match := _DECADE.fullmatch(token):

@@ -93,6 +93,18 @@ def amounts(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
     return tuple(written_forms)
 
 
+def shortened(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
+    """The forms of 20k, 1.5M or 2bn; ``forms`` are those of its number."""
+    one, many, short = {
+        "k": ("Tausend", "Tausend", "Tsd."),
+        "M": ("Million", "Millionen", "Mio."),
+        "b": ("Milliarde", "Milliarden", "Mrd."),
+    }[sign[0]]
+    rows = [f"{form} {name}" for form in forms for name in (one if form == "1" else many, short)]
+    zeros = [f"{form}.000" for form in forms if sign == "k" and form.isdecimal() and len(form) < 4]
+    return (*zeros, *rows, *(f"{form}{sign}" for form in forms))
+
+
 def millions(forms: tuple[str, ...], word: str, currency: str) -> tuple[str, ...]:
     """The forms of an amount such as €276 million; ``forms`` are those of its number."""
     name = {"million": "Million", "billion": "Milliarde"}[word]

@@ -19,6 +19,7 @@ from pydantic import (
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from mt.utils.checks import printable
 from mt.utils.json_io import parse_json
 
 MOST_FIELDS = 1000  # of a form
@@ -135,14 +136,24 @@ def _fit(values: dict[str, Any], model: type[Body]) -> Body:
         raise bad_request(_sentence(error)) from None
 
 
+async def read_plain(request: Request) -> bytes:
+    """The body as it was sent. Raises RequestError for a compressed one."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        message = f"Content-Encoding: {printable(encoding, 30)} is not read here"
+        raise RequestError(415, "unsupported_media_type", f"{message}: send the body as it is")
+    return await request.body()
+
+
 async def _values(request: Request, form: bool) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = await request.body()
+    body = await read_plain(request)
     if kind == "application/json":
         try:
             values = parse_text(body.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            raise bad_request(f"the body is not JSON in UTF-8: {error}"[:300]) from None
+            reason = "a number is too long" if "set_int_max" in str(error) else error
+            raise bad_request(f"the body cannot be read as JSON in UTF-8: {reason}"[:300]) from None
         if not isinstance(values, dict):
             raise bad_request("the body must be a JSON object")
         return values
@@ -174,7 +185,7 @@ async def read_multipart(request: Request, most_files: int) -> list[tuple[str, s
     # Starlette would decode by a charset, which may be any of Python's.
     kind = re.sub(r";\s*charset\s*=[^;]*", "", kind, flags=re.IGNORECASE)
     parser = InMemoryParser(
-        Headers({"content-type": kind}), _slices(await request.body()),
+        Headers({"content-type": kind}), _slices(await read_plain(request)),
         max_files=most_files, max_fields=MOST_FIELDS, max_part_size=2**20,
     )  # fmt: skip
     try:

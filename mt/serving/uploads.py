@@ -58,6 +58,8 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
         raise RequestError(415, "unsupported_media_type", message)
     items = await read_multipart(request, 1)
     files = {key: item for key, item in items if isinstance(item, UploadFile)}
+    if any(key == "file" and isinstance(item, str) for key, item in items):
+        raise bad_request("file: must be a file of the form, with its name")
     fields = read_fields([(key, item) for key, item in items if isinstance(item, str)], model)
     path = (files["file"].filename or "") if "file" in files else ""
     name = PurePosixPath(path.replace("\\", "/")).name

@@ -133,6 +133,7 @@ RENDERED = [  # XML in a paragraph, its translations, the XML that it becomes
      run("x") + START + run("y") + END + run("z")),
     (run("a"), ["x\u2011y\x00\x1b\n<&"],
      "<w:r><w:t>x</w:t><w:noBreakHyphen/><w:t>y &lt;&amp;</w:t></w:r>"),
+    (run("a"), ["x\u2010y"], "<w:r><w:t>x</w:t><w:noBreakHyphen/><w:t>y</w:t></w:r>"),
     (run("a ") + a_field("HYPERLINK x", run("b")), ["<0>y</0> x"],
      a_field("HYPERLINK x", run("y")) + run(" x")),
     (run("a ") + f"<w:ins>{run('b')}</w:ins>", ["x <0></0>"], run("x ") + "<w:ins/>"),

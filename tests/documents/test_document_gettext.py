@@ -38,7 +38,7 @@ BITS = ['msgid "a"\n', 'msgstr ""\n', '"', "\\", "#, fuzzy\n", "#~ ", "\n", "\n\
          'msgid "snake_case, R&D, a &amp; b"\nmsgstr "SNAKE_CASE, R&D, A &AMP; B"\n'),
         ('msgid "a\\n"\nmsgstr ""\n', 'msgid "a\\n"\nmsgstr "A\\n"\n'),
         ('msgid ""\n"a \\"b\\"\\n"\n"C\\tc\\\\"\nmsgstr ""\n',
-         'msgid ""\n"a \\"b\\"\\n"\n"C\\tc\\\\"\nmsgstr ""\n"A \\"B\\"\\n"\n"C C\\\\"\n'),
+         'msgid ""\n"a \\"b\\"\\n"\n"C\\tc\\\\"\nmsgstr ""\n"A \\"B\\"\\n"\n"C\\tC\\\\"\n'),
         ('msgid "%d a"\nmsgid_plural "%d as"\nmsgstr[0] ""\nmsgstr[1] ""\nmsgstr[2] ""\n',
          'msgid "%d a"\nmsgid_plural "%d as"\nmsgstr[0] "%D A"\nmsgstr[1] "%D AS"\n'
          'msgstr[2] "%D AS"\n'),

@@ -112,13 +112,16 @@ def test_tracked_deletions_numbers_and_formulas_are_no_segments() -> None:
         cell('office:value-type="string"', "Word")
         + cell('office:value-type="float" office:value="1.5"', "1,5 pieces")
         + cell('office:value-type="string" table:formula="of:=A1"', "Result")
+        + cell('office:value-type="string" office:string-value="Other"', "Other")
         + cell('table:number-columns-repeated="1000000000"', "Repeated")
     )
     rows = f"<table:table><table:table-row>{cells}</table:table-row></table:table>"
     document = read_odt(opendocument(deleted + rows, kind="spreadsheet"))
 
-    assert all_marked(document) == ["Word", "Repeated"]
-    assert all_marked(read_odt(translated(document))) == ["WORD", "REPEATED"]
+    assert all_marked(document) == ["Word", "Other", "Repeated"]
+    output = translated(document)
+    assert all_marked(read_odt(output)) == ["WORD", "OTHER", "REPEATED"]
+    assert b"string-value" not in parts_of(output)["content.xml"]  # it would have the old text
 
 
 def test_all_texts_of_a_report_are_found_and_nothing_else_changes() -> None:

@@ -131,9 +131,17 @@ def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -
 
 
 def test_a_blank_term_is_refused() -> None:
-    for entries in ([("", ["x"])], [("x", [])], [("x", [" "])]):
-        with pytest.raises(ValueError, match="must have a translation"):
+    for entries in ([("x", [])], [("x", [" "])], {"x": ""}):
+        with pytest.raises(ValueError, match="x: a term must have a translation"):
             Glossary(entries)
+    with pytest.raises(ValueError, match="a term to be translated is blank"):
+        Glossary([("", ["x"])])
+
+
+def test_entries_may_be_a_dictionary_and_a_translation_a_string() -> None:
+    pairs = [("house", ["Haus"]), ("dog", ["Hund", "Köter"])]
+    assert Glossary({"house": "Haus", "dog": ["Hund", "Köter"]}).entries == Glossary(pairs).entries
+    assert Glossary([("house", "Haus")]).entries["house"].targets == ("Haus",)
 
 
 def test_a_very_long_term_is_refused_and_few_forms_are_made_of_many_targets() -> None:

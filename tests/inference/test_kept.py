@@ -295,3 +295,26 @@ def test_finds_are_in_order_and_do_not_overlap() -> None:
             assert all(kept.forms)
             assert not text[kept.start : kept.end].isalpha()
             end = kept.end
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "first"),
+    [
+        ("It costs $5/month.", "$5", "5 $"),
+        ("We raised $1.5M.", "$1.5M", "1,5 Millionen $"),
+        ("Of 20k users", "20k", "20.000"),
+        ("1M people", "1M", "1 Million"),
+        ("About 2bn.", "2bn", "2 Milliarden"),
+        ("I have 1 000 000 dollars.", "1 000 000", "1 000 000"),
+        ("I have 12\u202f500 dollars.", "12\u202f500", "12\u202f500"),
+        ("€1 200 000 now", "€1 200 000", "1 200 000 €"),
+    ],
+)
+def test_short_and_grouped_numbers(text: str, source: str, first: str) -> None:
+    [kept] = find_kept(text)
+    assert (text[kept.start : kept.end], kept.kind, kept.forms[0]) == (source, "number", first)
+
+
+@pytest.mark.parametrize("text", ["It has 10 000 pages", "Call 555 123 4567", "1 000 000-5"])
+def test_numbers_in_a_row_may_be_several(text: str) -> None:
+    assert len(find_kept(text)) > 1

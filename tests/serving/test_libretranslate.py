@@ -91,7 +91,7 @@ def test_languages_and_settings() -> None:
         ({"q": "Hi", "alternatives": -1}, "alternatives: must be greater than"),
         ({"q": ["Hi"] * 51}, "51 texts are too many"),
         ({"q": 5}, "q: must be a string or a list"),
-        ({"q": ["\ud800"]}, "the body is not JSON in UTF-8"),
+        ({"q": ["\ud800"]}, "the body cannot be read as JSON in UTF-8"),
     ],
 )
 def test_a_mistake_is_told(values: dict[str, Any], message: str) -> None:

@@ -285,6 +285,20 @@ def test_a_mistake_is_told(body: dict[str, Any], message: str) -> None:
     assert response.json()["error"]["code"] in ("bad_request", "too_many_texts")
 
 
+def test_a_body_that_cannot_be_read_is_told() -> None:
+    headers = {"Content-Type": "application/json"}
+    long = b'{"text": "a", "seed": ' + b"1" * 5000 + b"}"
+    for content, message in ((long, "a number is too long"), (b"{", "Expecting")):
+        response = post(URL, content=content, headers=headers)
+        assert response.status_code == 400
+        told = response.json()["error"]["message"]
+        assert told.startswith(f"the body cannot be read as JSON in UTF-8: {message}")
+    response = post(URL, content=b"\x1f\x8b", headers=headers | {"Content-Encoding": "gzip"})
+    assert response.status_code == 415
+    told = response.json()["error"]["message"]
+    assert told == "Content-Encoding: gzip is not read here: send the body as it is"
+
+
 def test_the_engine_may_refuse_options() -> None:
     stand_in = StandIn()
     app = create_app(stand_in)
