@@ -1,6 +1,7 @@
 """The corpus as a LightningDataModule: prepared once, then served in batches to each rank."""
 
 import functools
+import hashlib
 import logging
 import os
 from contextlib import nullcontext
@@ -142,6 +143,13 @@ class TranslationData(pl.LightningDataModule):
             worker_init_fn=functools.partial(worker_init_fn, os.getpid()),
         )  # fmt: skip
 
+    def _hash_of_lengths(self) -> str:
+        """Of the lengths of all training pairs, in order: other pairs hardly have the same."""
+        hashed = hashlib.sha256()
+        for lengths in self.train.lengths():
+            hashed.update(np.asarray(lengths, dtype="<i8").tobytes())
+        return hashed.hexdigest()
+
     def state_dict(self) -> dict[str, Any]:
         assert self.trainer is not None
         return {
@@ -149,6 +157,7 @@ class TranslationData(pl.LightningDataModule):
             "max_tokens": self.max_tokens,
             "world_size": self.trainer.world_size,
             "pairs": len(self.train),
+            "lengths": self._hash_of_lengths(),
             "epoch_length": self.epoch_length,
         }
 
@@ -164,6 +173,11 @@ class TranslationData(pl.LightningDataModule):
             log.warning(
                 f"the checkpoint comes from a run on {pairs:,} pairs, these are "
                 f"{len(self.train):,}: the current epoch resumes among different pairs"
+            )
+        elif state_dict.get("lengths", own := self._hash_of_lengths()) != own:
+            log.warning(
+                "the training pairs or their order have changed since the checkpoint: the current "
+                "epoch resumes among different pairs"
             )
         elif saved_budget != budget or length != saved_length:
             log.warning(

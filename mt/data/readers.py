@@ -192,6 +192,7 @@ class FileReader:
         first_line, names = 1, (self.src, self.tgt)
         if all(str(name).isdigit() for name in names):
             src, tgt = map(int, names)
+            columns = 0  # as many as the first line has
         else:
             header, first_line = next(rows, []), 2
             for name in names:
@@ -201,23 +202,36 @@ class FileReader:
                         "name two with data.src and data.tgt, or without a header 0 and 1"
                     )
             src, tgt = (header.index(str(name)) for name in names)
+            columns = len(header)
         for number, row in enumerate(rows, start=first_line):
+            if row == [""]:  # counted as empty
+                yield "", ""
+                continue
+            columns = columns or len(row)
             if len(row) <= max(src, tgt):
-                raise ValueError(
-                    f"{path}, line {number}: {len(row)} columns, needs {max(src, tgt) + 1}"
-                )
+                message = f"{len(row)} of the {max(src, tgt) + 1} columns that a line needs"
+                raise ValueError(f"{path}, line {number}: {message}")
+            if len(row) > columns:
+                message = f"{len(row)} columns, where there are {columns}: a tab too many?"
+                raise ValueError(f"{path}, line {number}: {message}")
             yield row[src], row[tgt]
 
     def _read_json(self, path: Path) -> Iterator[Pair]:
         for number, line in enumerate(read_lines(path), start=1):
+            if not line:  # counted as empty
+                yield "", ""
+                continue
             try:
                 record = parse_json(line)
+            except ValueError as error:
+                message = f"{error}; a line must hold one JSON object"
+                raise ValueError(f"{path}, line {number}: {message}") from None
+            try:
                 src, tgt = (_text_at(record, str(key)) for key in (self.src, self.tgt))
             except (ValueError, KeyError, TypeError) as error:
                 reason = f"no key {error}" if isinstance(error, KeyError) else error
-                raise ValueError(
-                    f"{path}, line {number}: {reason}; a line must hold one JSON object"
-                ) from None
+                message = f"{reason}; data.src and data.tgt name the keys of two texts"
+                raise ValueError(f"{path}, line {number}: {message}") from None
             yield src, tgt
 
 

@@ -27,7 +27,7 @@ Report = dict[str, Any]
 
 MOST_CONFIG_BYTES = 2**20
 NAME_WIDTH = 26  # characters of a model's name in a picture
-LOGGED_AHEAD = 2  # the log of step s holds the rate of update s + 2
+LOGGED_AHEAD = 1  # the log of step s, counted from 0, holds the rate of update s + 1
 
 
 class Run(NamedTuple):

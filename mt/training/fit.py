@@ -4,6 +4,7 @@ import logging
 import math
 import shlex
 import sys
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def fit(run: Run) -> int:
             module.stopped = module.stopped or not trainer.strategy.reduce_boolean_decision(
                 not module.stop_requested
             )
+            if report := trainer.profiler.summary():  # type: ignore[attr-defined]
+                log.info(report)
             if not module.stopped:
                 checkpoints.save_step(trainer)
             checkpoints.save_last(trainer)
@@ -82,6 +85,11 @@ def _open_folder(run: Run) -> None:
     handler = logging.FileHandler(run.folder / "train.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
+    for early in log.handlers[:]:
+        if isinstance(early, MemoryHandler):  # what was said before there was a folder
+            early.setTarget(handler)
+            early.close()
+            log.removeHandler(early)
     log.info(f"run directory: {run.folder}")
     if run.resume is not None:
         if later := set_aside(run.folder, run.resume, run.resumed_step):

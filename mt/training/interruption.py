@@ -83,6 +83,14 @@ class TimeLimit(Timer):
             self.last_step = trainer.global_step
             super().on_train_batch_end(trainer, *args, **kwargs)
 
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        left = self.time_remaining()
+        step, total = trainer.global_step, trainer.max_steps
+        if left is not None and left <= 0 and step < total:
+            log.warning(
+                f"trainer.max_time is over at step {step:,} of {total:,}: ckpt=last continues"
+            )
+
 
 def exit_now(trainer: pl.Trainer, folder: Path, signum: int) -> None:
     """End this process and all that it has started, without waiting for the other ranks."""

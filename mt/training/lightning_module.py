@@ -160,6 +160,7 @@ class TranslationModule(pl.LightningModule):
         The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks.
         Raises Diverged.
         """
+        self.log("learning_rate", self._scalar(optimizer.param_groups[0]["lr"]))
         tokens = self._scalar(sum(map(self._num_predicted, self._batches)))
         loss = torch.stack(self._batch_losses).sum()
         totals = torch.stack((tokens, self._scalar(self.stop_requested), loss))
@@ -212,10 +213,6 @@ class TranslationModule(pl.LightningModule):
         # A rank of FSDP has a part of the weights.
         if not self.trainer.strategy.reduce_boolean_decision(bool(finite), all=True):
             raise Diverged("a weight is not a finite number", self.trainer.global_step, [])
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        (scheduler,) = (config.scheduler for config in self.trainer.lr_scheduler_configs)
-        self.log("learning_rate", self._scalar(float(scheduler.get_last_lr()[0])))
 
     # Validation
 

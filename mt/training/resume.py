@@ -32,8 +32,8 @@ NEEDED: dict[str, type] = {
 NEUTRAL = {
     "validate_every", "show_examples", "data.cache_dir", "data.workers",
     "data.test", "data.reader.test", "data.validation", "data.reader.validation",
-    "data.validation_limit", "trainer.max_steps", "trainer.log_every_n_steps", "search.beam_size",
-    "search.alpha", "search.batch_size",
+    "data.validation_limit", "tokenizer.path", "trainer.max_steps", "trainer.log_every_n_steps",
+    "search.beam_size", "search.alpha", "search.batch_size",
 }  # fmt: skip
 UNCOMPARED = {"ckpt", "tokenizer.vocab_size"}  # the run's tokenizer says its size
 MOST_NAMED = 8  # changes in a message
@@ -119,6 +119,9 @@ def keep_settings(folder: Path, new: dict[str, Any], step: int) -> str:
         number += 1
         kept = folder / f"config-{step:08d}-{number}.yaml"
     atomic_write(kept, content)
+    for name in list(changes):  # data.reader.train is data.train
+        if ".reader." in name and name.replace(".reader.", ".", 1) in changes:
+            del changes[name]
     named = [f"{name}: {change}" for name, change in list(changes.items())[:MOST_NAMED]]
     more = [f"{len(changes) - MOST_NAMED} more"] * (len(changes) > MOST_NAMED)
     text = f"settings that differ from those up to step {step:,}, which {kept} keeps: "

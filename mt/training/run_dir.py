@@ -79,12 +79,17 @@ def _modified(path: Path) -> float:
     return path.stat().st_mtime
 
 
+def _progress(checkpoint: Path) -> tuple[int, float]:
+    """Its step, and of equal ones its time: a copy of a run may have any times."""
+    return _step(checkpoint), _modified(checkpoint)
+
+
 def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     """The checkpoint from which the run of ``folder`` resumes; None for a run that begins.
 
-    ``ckpt`` is a path; ``last``, the newest checkpoint in the folder; or ``auto``, the same where
-    there is one. Raises FileNotFoundError when it does not exist, ValueError when it does not
-    belong to the folder.
+    ``ckpt`` is a path; ``last``, the checkpoint with the most steps in the folder; or ``auto``,
+    the same where there is one. Raises FileNotFoundError when it does not exist, ValueError when
+    it does not belong to the folder.
     """
     checkpoints = _checkpoints(folder)
     if ckpt is None:
@@ -94,12 +99,12 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     if ckpt == "auto":
         if not _is_named():
             raise ValueError("ckpt=auto continues in the folder that hydra.run.dir=FOLDER names")
-        return max(checkpoints, key=_modified, default=None)
+        return max(checkpoints, key=_progress, default=None)
     if ckpt == "last":
         if not checkpoints:
             where = folder if _is_named() else "outputs/"
             raise FileNotFoundError(f"no checkpoint in {where}: leave out ckpt=last to begin a run")
-        return max(checkpoints, key=_modified)
+        return max(checkpoints, key=_progress)
     path = Path(ckpt)
     if path.is_dir():
         raise ValueError(f"ckpt={ckpt} is a folder: name a file, RUN/checkpoints/NAME.ckpt")

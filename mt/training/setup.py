@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -318,7 +319,9 @@ def set_up_logging() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     log.propagate = False
     log.setLevel(logging.INFO if is_rank_zero() else logging.ERROR)
-    log.handlers = [_Output(sys.stdout)]
+    # For train.log, which comes later
+    early = MemoryHandler(capacity=10_000, flushLevel=logging.CRITICAL + 1, flushOnClose=True)
+    log.handlers = [_Output(sys.stdout), early]
 
 
 class _Output(logging.StreamHandler):

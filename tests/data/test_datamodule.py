@@ -239,6 +239,15 @@ def test_a_warning_reports_different_training_pairs(
     first, resumed = set_up(bpe, tmp_path), set_up(bpe, tmp_path, limit=100)
     resumed.load_state_dict(first.state_dict())
     assert "from a run on 150 pairs, these are 100" in caplog.text
+    caplog.clear()
+    state = first.state_dict()
+    assert state["lengths"] != resumed.state_dict()["lengths"]
+    first.load_state_dict(state | {"lengths": "of the same pairs in another order"})
+    assert "the training pairs or their order have changed" in caplog.text
+    caplog.clear()
+    del state["lengths"]  # of an older version
+    first.load_state_dict(state)
+    assert not caplog.text
 
 
 def test_a_rank_without_a_validation_pair_is_an_error(bpe: Tokenizer, tmp_path: Path) -> None:

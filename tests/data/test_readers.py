@@ -114,16 +114,16 @@ def test_a_split_that_names_no_files_is_refused(location: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("name", "lines", "options", "message"),
     [
-        ("x.tsv", ["en\tde", "a\tA", "b"], {}, "line 3: 1 columns, needs 2"),
-        ("x.tsv", ["en\tde", "a\tA", "", "c\tC"], {}, "line 3: 1 columns, needs 2"),
-        ("x.tsv", ["a\tA", "b\tB", "c"], {"src": 0, "tgt": 1}, "line 3: 1 columns, needs 2"),
-        ("x.tsv", ["a\tA"], {"src": 4, "tgt": 0}, "line 1: 2 columns, needs 5"),
+        ("x.tsv", ["en\tde", "a\tA", "b"], {}, "line 3: 1 of the 2 columns that a line needs"),
+        ("x.tsv", ["a\tA", "b\tB", "c"], {"src": 0, "tgt": 1}, "line 3: 1 of the 2 columns"),
+        ("x.tsv", ["a\tA"], {"src": 4, "tgt": 0}, "line 1: 2 of the 5 columns"),
+        ("x.tsv", ["en\tde", "a\tA", "a\tA\tx"], {}, "line 3: 3 columns, where there are 2: a tab"),
+        ("x.tsv", ["a\tA", "a\tA\tx"], {"src": 0, "tgt": 1}, "line 2: 3 columns, where there"),
         ("x.tsv", ["en\tfr", "a\tA"], {}, "no column 'de' in its header ['en', 'fr']"),
         ("x.tsv", ["a\tA"], {"src": 0, "tgt": "de"}, "no column 0 in its header"),
         ("x.tsv", ["en\tde"], {"src": -1, "tgt": 0}, "no column -1 in its header"),
         ("x.jsonl", ['{"en": "a", "de": "A"}', "{"], {}, "line 2: Expecting"),
-        ("x.jsonl", ['{"en": "a", "de": "A"}', ""], {}, "line 2: Expecting"),
-        ("x.jsonl", ['{"en": "a", "fr": "A"}'], {}, "line 1: no key 'de'; a line must"),
+        ("x.jsonl", ['{"en": "a", "fr": "A"}'], {}, "line 1: no key 'de'; data.src and data.tgt"),
         ("x.jsonl", ['{"en": "a", "de": null}'], {}, "line 1: de is None, not a text"),
         ("x.jsonl", ['{"en": "a", "de": 3}'], {}, "line 1: de is 3, not a text"),
         ("x.jsonl", ["[1, 2]"], {}, "line 1: "),
@@ -140,6 +140,20 @@ def test_a_wrong_row_is_named(
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         list(FileReader(train=str(path), **options).pairs("train"))
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("x.tsv", ["en\tde", "a\tA", "", "c\tC", ""]),
+        ("x.jsonl", ['{"en": "a", "de": "A"}', "", '{"en": "c", "de": "C"}', ""]),
+    ],
+)
+def test_a_blank_line_is_an_empty_pair(tmp_path: Path, name: str, lines: list[str]) -> None:
+    """The cleaning counts it, as in line-aligned files."""
+    path = write_lines(tmp_path / name, lines)
+    pairs = list(FileReader(train=str(path)).pairs("train"))
+    assert pairs == [("a", "A"), ("", ""), ("c", "C"), ("", "")]
 
 
 @pytest.mark.skipif(not (SHARED / "data/news").is_dir(), reason="the shared data are not here")

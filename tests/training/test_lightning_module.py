@@ -90,6 +90,7 @@ def test_the_gradient_is_the_mean_over_the_target_tokens_of_the_step(
 def test_adam_and_the_learning_rate_are_the_paper_s(bpe: Tokenizer, tmp_path: Path) -> None:
     module = TranslationModule(bpe, SHAPE, warmup_steps=3)
     rates: list[float] = []
+    logged: list[float] = []
 
     class Watch(pl.Callback):
         def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
@@ -99,8 +100,12 @@ def test_adam_and_the_learning_rate_are_the_paper_s(bpe: Tokenizer, tmp_path: Pa
             assert group["eps"] == 1e-9
             assert group["weight_decay"] == 0
 
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            logged.append(float(trainer.logged_metrics["learning_rate"]))
+
     fit(module, bpe, tmp_path, max_steps=5, callbacks=[Watch()])
     assert rates == pytest.approx([learning_rate(step, 16, 3) for step in range(1, 6)])
+    assert logged == pytest.approx(rates)
 
 
 def test_validation_reports_loss_per_token_and_real_bleu(bpe: Tokenizer, tmp_path: Path) -> None:

@@ -65,11 +65,22 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(
     assert [step for step, _ in learning_curves(resumed / "model")["val_bleu"]] == [5, 10]
 
 
+def test_the_log_of_a_run_has_what_was_said_before_training_and_the_profile(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = arguments(corpus, tmp_path / "run", trainer__max_steps=1)
+    assert run([*args, "+trainer.profiler=simple"], monkeypatch) == 0
+    log = (tmp_path / "run" / "train.log").read_text("utf-8")
+    assert log.index("tokenizer") < log.index("run directory")
+    assert "Profiler Report" in log
+
+
 def test_a_time_limit_ends_training_after_a_whole_step(
     undisturbed: Callable[..., Path],
     corpus: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
     changes = {"data.max_tokens": 270, "validate_every": 5}
     straight, resumed = undisturbed(**changes), tmp_path / "resumed"
@@ -85,6 +96,9 @@ def test_a_time_limit_ends_training_after_a_whole_step(
         limited = [*arguments(corpus, resumed, **changes), "+trainer.max_time=00:00:00:10"]
         assert run(limited, patch) == 0
     assert checks == [0, 1, 2]
+    told = "trainer.max_time is over at step 2 of "
+    assert told in capsys.readouterr().out
+    assert told in (resumed / "train.log").read_text("utf-8")
     again = ["ckpt=last", "+trainer.max_time=00:00:10:00"]
     assert run([*arguments(corpus, resumed, **changes), *again], monkeypatch) == 0
     assert_same_weights(straight, resumed)

@@ -72,6 +72,18 @@ def test_the_newest_run_is_the_last_one(tmp_path: Path, monkeypatch: pytest.Monk
     assert not Path("outputs/x/gone").exists()
 
 
+def test_a_copied_run_goes_on_from_its_last_step(tmp_path: Path) -> None:
+    """Whatever times the copies have."""
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    for age, (name, step) in enumerate({"last": 7, "step-00000006": 6, "step-00000004": 4}.items()):
+        torch.save({"global_step": step}, checkpoints / f"{name}.ckpt")
+        os.utime(checkpoints / f"{name}.ckpt", (1000 + age, 1000 + age))
+    assert run_dir.resume_path(tmp_path, "last") == checkpoints / "last.ckpt"
+    (checkpoints / "last.ckpt").unlink()
+    assert run_dir.resume_path(tmp_path, "last") == checkpoints / "step-00000006.ckpt"
+
+
 def test_names_of_runs_that_start_together_do_not_clash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
