@@ -26,7 +26,7 @@ with console.exit_at_interrupt():
     from mt.utils.checks import check_int
 
 PARTS = ("themes", "vocabulary", "situations")
-NOT_SIGNS = frozenset(" .,:;!?'\"()-–„“”‚‘’…")  # text has them anyway, and German elsewhere
+NOT_SIGNS = frozenset(" .,:;!?'\"()-–—„“”‚‘’…")  # text has them anyway, and German elsewhere
 NUM_FAILURES = 20  # lines that are printed
 
 
