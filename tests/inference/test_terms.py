@@ -160,8 +160,7 @@ def test_what_stands_right_after_a_word_is_attached(text: str, attached: list[in
 
 def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
     lines = {
-        "Hello %s": "Hallo %s",
-        "File%s missing": "Datei%s fehlt",
+        "Hello %s": "Hallo %s!",
         "Open the file “%s”.": "Öffnen Sie die Datei „%s“.",
         "Page %d of %d": "Seite %d von %d",
     }
