@@ -324,7 +324,7 @@ def test_segments_without_tags_inside_need_no_attention() -> None:
 
 def test_links_need_an_alignment() -> None:
     with pytest.raises(ValueError, match="attention=True"):
-        segment_links("a", "b", [translation.Segment(("▁a",), ("▁b",), ())])
+        segment_links("a", "b", [translation.TranslatedPart(("▁a",), ("▁b",), ())])
 
 
 def test_the_bundled_model() -> None:
