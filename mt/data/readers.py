@@ -123,7 +123,9 @@ class FileReader:
         if file_format == "lines":
             pairs = _read_aligned(*paths)
         else:
-            formats = {"tsv": self._read_tsv, "json": self._read_json}
+            formats = {
+                "tsv": partial(self._read_tsv, split), "json": partial(self._read_json, split)
+            }  # fmt: skip
             columns = partial(read_parquet, src=str(self.src), tgt=str(self.tgt))
             pairs = itertools.chain.from_iterable(map(formats.get(file_format, columns), paths))
         return itertools.chain(pairs, *(reader.pairs(split) for reader in self._added(split)))
@@ -187,7 +189,7 @@ class FileReader:
             return []
         return sorted(path for path in paths if path.is_file() and _is_data(path.name))
 
-    def _read_tsv(self, path: Path) -> Iterator[Pair]:
+    def _read_tsv(self, split: str, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
         first_line, names = 1, (self.src, self.tgt)
         if all(str(name).isdigit() for name in names):
@@ -204,7 +206,7 @@ class FileReader:
             src, tgt = (header.index(str(name)) for name in names)
             columns = len(header)
         for number, row in enumerate(rows, start=first_line):
-            if row == [""]:  # counted as empty
+            if row == [""] and split == "train":  # counted as empty
                 yield "", ""
                 continue
             columns = columns or len(row)
@@ -216,13 +218,15 @@ class FileReader:
                 raise ValueError(f"{path}, line {number}: {message}")
             yield row[src], row[tgt]
 
-    def _read_json(self, path: Path) -> Iterator[Pair]:
+    def _read_json(self, split: str, path: Path) -> Iterator[Pair]:
         for number, line in enumerate(read_lines(path), start=1):
-            if not line:  # counted as empty
+            if not line and split == "train":  # counted as empty
                 yield "", ""
                 continue
             try:
                 record = parse_json(line)
+                if not isinstance(record, dict):
+                    raise ValueError(f"it holds {short_repr(record)}")
             except ValueError as error:
                 message = f"{error}; a line must hold one JSON object"
                 raise ValueError(f"{path}, line {number}: {message}") from None

@@ -5,6 +5,7 @@ segments, and so are the cells of a sheet with text that no formula gives. Comme
 deletions, fields, formulas and charts stay as they are.
 """
 
+import itertools
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -162,8 +163,9 @@ def _blanks(node: etree._Element) -> int:
 
 
 def _write(paragraph: Span) -> None:
-    cell = paragraph.content.getparent()
-    if cell is not None:  # the text would be there a second time, and be the value of the cell
+    # The text would be there a second time, and be the value of the cell.
+    cells = f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"
+    for cell in itertools.islice(paragraph.content.iterancestors(*cells), 1):
         cell.attrib.pop(f"{_OFFICE}string-value", None)
     _fill(paragraph.content, paragraph.items)
 

@@ -10,6 +10,7 @@ from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference import sentence_splitter
 from mt.inference.constraints import Constraints
+from mt.inference.glossary import Glossary
 from mt.inference.options import MAX_LENGTH
 from mt.inference.terms import SearchTerms, TermEncoder, TermRules, Terms
 
@@ -158,7 +159,7 @@ def add_terms(
             pairs = zip(own, input_terms, strict=True)
             own[:] = [x._replace(terms=encoder.encode(own_terms)) for x, own_terms in pairs]
         return
-    if isinstance(terms, Mapping) or not all(isinstance(own, Terms) for own in terms):
+    if isinstance(terms, (Mapping, Glossary)) or not all(isinstance(own, Terms) for own in terms):
         raise TypeError(
             "terms: must be TermRules, which may have a Glossary, or Terms for each line"
         )

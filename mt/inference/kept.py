@@ -289,8 +289,8 @@ _MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
 _SHORTENED = re.compile(r"([0-9.,]*[0-9])(k|M|bn)")
 _RATE = re.compile(r"([0-9.,]*[0-9])/[a-z]{2,}")  # "$5/month": the word is to be translated
 _GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the blank is a firm one
-    r"(?<![\w.,])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
-    r"(?![\w]|[.,:/-][0-9]| [0-9])"
+    r"(?<![\w.,/-])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
+    r"(?!\w|[.,:/-][0-9]|[ \u00a0\u202f][0-9])"
 )
 _RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
 # "10-minute", "5-year-old": the words are to be translated.
@@ -330,8 +330,12 @@ def _with_digits(text: str, decimal: str) -> Iterator[Kept]:
     for match in _BANK.finditer(text):
         yield _as_is(text, *match.span(), "identifier")
     for match in _GROUPS.finditer(text):
+        last = text[max(0, match.start() - _CONTEXT) : match.start()].split()[-1:]
+        if last and last[0].strip(".(").lower() in _NUMBERED:
+            continue
         digits = re.sub(r"\s", "", match[0])
-        forms = match[0], f"{int(digits):,}".replace(",", "."), digits
+        german = f"{int(digits):,}".replace(",", "."), digits
+        forms = {"as written": (match[0],), "german": german}.get(decimal, (match[0], *german))
         amount = _amount(text, *match.span(), forms)
         yield amount or Kept(*match.span(), "number", forms)
     for match in _TOKEN.finditer(text):
@@ -352,7 +356,8 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         token = compound[1]
         yield Kept(start, start + len(token), "number", written(token, decimal))
         return
-    if rate := _RATE.fullmatch(token):
+    rate = _RATE.fullmatch(token)
+    if rate and is_number(rate[1]) and text[start - 1 : start] in CURRENCIES:
         token = rate[1]
     parts = token.split("-")
     while len(parts) > 1 and _is_word(parts[-1]):
@@ -365,7 +370,8 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         yield _number(text, start, token, decimal)
     elif (short := _SHORTENED.fullmatch(token)) and is_number(short[1]) and decimal != "as written":
         forms = shortened(written(short[1], decimal), short[2])
-        yield _amount(text, start, end, forms) or Kept(start, end, "number", forms)
+        amount = _amount(text, start, end, forms)
+        yield amount or Kept(start, end, "number", tuple(dict.fromkeys((token, *forms))))
     elif match := _ORDINAL.fullmatch(token):
         yield Kept(start, end, "ordinal", ordinal(match[1], decimal))
     elif match := _DECADE.fullmatch(token):

@@ -56,7 +56,7 @@ class TranslateBody(BaseModel):
     )
     mbr: bool = Field(False, description="rank translations by expected chrF")
     glossary: Terms = Field(
-        {}, description="words that must become others; a list has alternatives", max_length=200
+        {}, description="words that must become others; a list has alternatives"
     )
     keep: bool = Field(
         True, description="keep addresses, file names, placeholders, codes and numbers"

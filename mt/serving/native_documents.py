@@ -38,7 +38,7 @@ class DocumentBody(BaseModel):
     )
     split: bool = Field(True, description="whether sentences are translated one by one")
     glossary: Annotated[Terms, BeforeValidator(_object)] = Field(
-        {}, description="as in /v1/translate, a JSON object", max_length=200
+        {}, description="as in /v1/translate, a JSON object"
     )
     keep: bool = Field(
         True, description="keep addresses, file names, placeholders, codes and numbers"

@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -48,10 +49,26 @@ def worded(message: str) -> WrapValidator:
 # A body has room for 60,000 mistakes: the first one suffices.
 Strings = Annotated[list[str], Field(fail_fast=True), worded("must be a list of strings")]
 Texts = Annotated[str | Strings, worded("must be a string or a list of strings")]
-Terms = Annotated[
-    dict[str, Texts],
-    worded("must be an object with the translation of each term, a string or a list of strings"),
-]
+MOST_TERMS = 200
+
+
+def _check_terms(value: Any) -> Any:
+    """A plain loop: pydantic would collect the mistakes of thousands of terms."""
+    if isinstance(value, dict) and len(value) > MOST_TERMS:
+        raise ValueError(f"at most {MOST_TERMS} are allowed")
+    own = value.values() if isinstance(value, dict) else [None]
+    if not all(isinstance(w, str) or _are_strings(w) for w in own):
+        raise ValueError(
+            "must be an object with the translation of each term, a string or a list of strings"
+        )
+    return value
+
+
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+Terms = Annotated[dict[str, str | list[str]], BeforeValidator(_check_terms)]
 REASONS = {
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
@@ -139,7 +156,7 @@ def _fit(values: dict[str, Any], model: type[Body]) -> Body:
 async def read_plain(request: Request) -> bytes:
     """The body as it was sent. Raises RequestError for a compressed one."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
+    if encoding not in ("", "identity"):
         message = f"Content-Encoding: {printable(encoding, 30)} is not read here"
         raise RequestError(415, "unsupported_media_type", f"{message}: send the body as it is")
     return await request.body()

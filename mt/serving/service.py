@@ -166,8 +166,8 @@ def as_request_error(error: Exception) -> RequestError:
         return RequestError(429, "overloaded", f"the server is busy: {error}", wait)
     if isinstance(error, DeadlineExceeded):
         message = (
-            "the translation took longer than the server allows: send a shorter text, or, if the "
-            "server is busy, the same later"
+            "the translation took longer than the server allows: send a shorter text, or try "
+            "again later if the server is busy"
         )
         return RequestError(504, "deadline_exceeded", message)
     return RequestError(500, "internal", "the server made a mistake, which its log describes")

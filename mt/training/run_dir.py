@@ -1,6 +1,7 @@
 """Where a run lies, from which checkpoint it resumes, and that no other run lies there."""
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -79,9 +80,12 @@ def _modified(path: Path) -> float:
     return path.stat().st_mtime
 
 
-def _progress(checkpoint: Path) -> tuple[int, float]:
-    """Its step, and of equal ones its time: a copy of a run may have any times."""
-    return _step(checkpoint), _modified(checkpoint)
+def _progress(checkpoint: Path) -> tuple[float, float]:
+    """Its step, and of equal ones its time: a copy of a run may have any times.
+
+    One that cannot be read comes last: it is taken, and refused by its name.
+    """
+    return _step(checkpoint) or math.inf, _modified(checkpoint)
 
 
 def resume_path(folder: Path, ckpt: str | None) -> Path | None:

@@ -126,9 +126,9 @@ def test_a_split_that_names_no_files_is_refused(location: Any, message: str) -> 
         ("x.jsonl", ['{"en": "a", "fr": "A"}'], {}, "line 1: no key 'de'; data.src and data.tgt"),
         ("x.jsonl", ['{"en": "a", "de": null}'], {}, "line 1: de is None, not a text"),
         ("x.jsonl", ['{"en": "a", "de": 3}'], {}, "line 1: de is 3, not a text"),
-        ("x.jsonl", ["[1, 2]"], {}, "line 1: "),
-        ("x.jsonl", ["7"], {}, "line 1: "),
-        ("x.jsonl", ['"en de"'], {}, "line 1: "),
+        ("x.jsonl", ["[1, 2]"], {}, "line 1: it holds [1, 2]; a line must hold one JSON object"),
+        ("x.jsonl", ["7"], {}, "line 1: it holds 7; a line must"),
+        ("x.jsonl", ['"en de"'], {}, "line 1: it holds 'en de'; a line must"),
         ("x.jsonl", ['{"t": {"en": "a"}}'], {"src": "t.en", "tgt": "t.de"}, "line 1: no key 'de'"),
         ("x.jsonl", ['{"t": "a"}'], {"src": "t.en", "tgt": "t.de"}, "line 1: string indices"),
     ],
@@ -154,6 +154,8 @@ def test_a_blank_line_is_an_empty_pair(tmp_path: Path, name: str, lines: list[st
     path = write_lines(tmp_path / name, lines)
     pairs = list(FileReader(train=str(path)).pairs("train"))
     assert pairs == [("a", "A"), ("", ""), ("c", "C"), ("", "")]
+    with pytest.raises(ValueError, match=r"line [23]: "):  # a test set has no empty pairs
+        list(FileReader(test=str(path)).pairs("test"))
 
 
 @pytest.mark.skipif(not (SHARED / "data/news").is_dir(), reason="the shared data are not here")

@@ -80,6 +80,8 @@ def test_a_copied_run_goes_on_from_its_last_step(tmp_path: Path) -> None:
         torch.save({"global_step": step}, checkpoints / f"{name}.ckpt")
         os.utime(checkpoints / f"{name}.ckpt", (1000 + age, 1000 + age))
     assert run_dir.resume_path(tmp_path, "last") == checkpoints / "last.ckpt"
+    (checkpoints / "last.ckpt").write_bytes(b"damaged")  # it is not passed over in silence
+    assert run_dir.resume_path(tmp_path, "last") == checkpoints / "last.ckpt"
     (checkpoints / "last.ckpt").unlink()
     assert run_dir.resume_path(tmp_path, "last") == checkpoints / "step-00000006.ckpt"
 
