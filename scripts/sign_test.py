@@ -24,6 +24,7 @@ with console.exit_at_interrupt():
     from mt.inference.terms import TermRules
     from mt.inference.translator import Translator
     from mt.utils.checks import check_int
+    from mt.utils.line_io import check_folder
 
 PARTS = ("themes", "vocabulary", "situations")
 NOT_SIGNS = frozenset(" .,:;!?'\"()-–—„“”‚‘’…")  # text has them anyway, and German elsewhere
@@ -61,9 +62,8 @@ def table(results: list[dict[str, Any]]) -> str:
 def test(args: argparse.Namespace) -> None:
     """Test each model. ValueError or OSError if there is no such model or the count is not > 0."""
     check_int("count", args.count)
-    folder = Path(args.output or ".").parent
-    if not folder.is_dir():
-        raise ValueError(f"--output {args.output}: there is no folder {folder}")
+    if args.output:
+        check_folder(Path(args.output))
     lines = [english for english, _ in sign(phrasebook.load("test", parts=PARTS), args.count, 0)]
     results = {}
     for model in args.models:

@@ -143,6 +143,7 @@ class TranslationData(pl.LightningDataModule):
             worker_init_fn=functools.partial(worker_init_fn, os.getpid()),
         )  # fmt: skip
 
+    @functools.cached_property
     def _hash_of_lengths(self) -> str:
         """Of the lengths of all training pairs, in order: other pairs hardly have the same."""
         hashed = hashlib.sha256()
@@ -157,7 +158,7 @@ class TranslationData(pl.LightningDataModule):
             "max_tokens": self.max_tokens,
             "world_size": self.trainer.world_size,
             "pairs": len(self.train),
-            "lengths": self._hash_of_lengths(),
+            "lengths": self._hash_of_lengths,
             "epoch_length": self.epoch_length,
         }
 
@@ -174,7 +175,7 @@ class TranslationData(pl.LightningDataModule):
                 f"the checkpoint comes from a run on {pairs:,} pairs, these are "
                 f"{len(self.train):,}: the current epoch resumes among different pairs"
             )
-        elif state_dict.get("lengths", own := self._hash_of_lengths()) != own:
+        elif state_dict.get("lengths", self._hash_of_lengths) != self._hash_of_lengths:
             log.warning(
                 "the training pairs or their order have changed since the checkpoint: the current "
                 "epoch resumes among different pairs"

@@ -5,7 +5,6 @@ segments, and so are the cells of a sheet with text that no formula gives. Comme
 deletions, fields, formulas and charts stay as they are.
 """
 
-import itertools
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ _TEXT, _TABLE, _STYLE, _OFFICE = (
     f"{{{_OASIS}{name}:1.0}}" for name in ("text", "table", "style", "office")
 )
 _EXTENSION = "{http://openoffice.org/2009/office}"  # LibreOffice's marks of who wrote what when
+_CELLS = f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"
 _UNTOUCHED = (f"{_TEXT}tracked-changes", f"{_TABLE}tracked-changes", f"{_OFFICE}annotation")
 _IN_STYLES = [  # of a page; other texts of styles.xml are placeholders
     f"{_STYLE}{place}{pages}" for place in ("header", "footer") for pages in ("", "-left", "-first")
@@ -107,7 +107,7 @@ def _is_translated(paragraph: etree._Element) -> bool:
     if next(paragraph.iterancestors(*_UNTOUCHED), None) is not None:
         return False
     cell = paragraph.getparent()
-    if cell is None or cell.tag not in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+    if cell is None or cell.tag not in _CELLS:
         return True
     # The text of a number, and of a formula, is made anew by the program.
     is_text = cell.get(f"{_OFFICE}value-type", "string") == "string"
@@ -164,8 +164,8 @@ def _blanks(node: etree._Element) -> int:
 
 def _write(paragraph: Span) -> None:
     # The text would be there a second time, and be the value of the cell.
-    cells = f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"
-    for cell in itertools.islice(paragraph.content.iterancestors(*cells), 1):
+    cell = next(paragraph.content.iterancestors(*_CELLS), None)
+    if cell is not None:
         cell.attrib.pop(f"{_OFFICE}string-value", None)
     _fill(paragraph.content, paragraph.items)
 

@@ -14,7 +14,12 @@ _NUMERALS = {
     10: "zehn", 11: "elf", 12: "zwölf",
 }  # fmt: skip
 _STEMS = _NUMERALS | {1: "ers", 3: "drit", 7: "sieb", 8: "ach"}  # of ordinals: with t and an ending
-
+_MILLION, _BILLION = ("Million", "Millionen", "Mio."), ("Milliarde", "Milliarden", "Mrd.")
+_LARGE = {  # one, several, and the abbreviation
+    "k": ("Tausend", "Tausend", "Tsd."),
+    **dict.fromkeys(("M", "million"), _MILLION),
+    **dict.fromkeys(("bn", "billion"), _BILLION),
+}
 
 CURRENCIES = {"€": ("Euro",), "$": ("Dollar",), "£": ("Pfund",), "¥": ("Yen",)}
 
@@ -95,11 +100,7 @@ def amounts(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
 
 def shortened(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
     """The forms of 20k, 1.5M or 2bn; ``forms`` are those of its number."""
-    one, many, short = {
-        "k": ("Tausend", "Tausend", "Tsd."),
-        "M": ("Million", "Millionen", "Mio."),
-        "b": ("Milliarde", "Milliarden", "Mrd."),
-    }[sign[0]]
+    one, many, short = _LARGE[sign]
     rows = [f"{form} {name}" for form in forms for name in (one if form == "1" else many, short)]
     zeros = [f"{form}.000" for form in forms if sign == "k" and form.isdecimal() and len(form) < 4]
     return (*zeros, *rows, *(f"{form}{sign}" for form in forms))
@@ -107,10 +108,8 @@ def shortened(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
 
 def millions(forms: tuple[str, ...], word: str, currency: str) -> tuple[str, ...]:
     """The forms of an amount such as €276 million; ``forms`` are those of its number."""
-    name = {"million": "Million", "billion": "Milliarde"}[word]
-    many = name + ("en" if word == "million" else "n")
-    short = {"million": "Mio.", "billion": "Mrd."}[word]
+    one, many, short = _LARGE[word]
     signs = (*CURRENCIES.get(currency, ()), currency)
-    names = [name if form == "1" else many for form in forms]
+    names = [one if form == "1" else many for form in forms]
     rows = [*zip(forms, names, strict=True), *((form, short) for form in forms)]
     return tuple(f"{form} {written_name} {sign}" for form, written_name in rows for sign in signs)
