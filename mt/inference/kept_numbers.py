@@ -1,0 +1,238 @@
+"""Numbers, times, dates and codes in a text, with the German forms that a translation may have.
+
+All patterns take linear time (``kept_verbatim``).
+"""
+
+import re
+from collections.abc import Iterator
+
+from mt.inference.kept_verbatim import Kept, as_is
+from mt.inference.number_forms import (
+    CURRENCIES,
+    amounts,
+    clock_time,
+    decade,
+    is_number,
+    millions,
+    number_range,
+    numerals,
+    numeric_date,
+    ordinal,
+    shortened,
+    written,
+)
+
+# Times and dates
+
+_HOUR = re.compile(
+    r"(?<![\w.,:/–-])(?P<hour>1[0-2]|0?[1-9])(?:[:.](?P<minute>[0-5][0-9]))?[ \u00a0\u202f]?"
+    r"(?:(?P<half>[ap])\.m\.|(?P<half_>[ap])m(?!\w))",
+    re.IGNORECASE,
+)
+_MONTH = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?)"
+)
+_DAY = r"(?P<day>3[01]|[12][0-9]|0?[1-9])(?P<suffix>st|nd|rd|th)?"
+_DAY_FIRST = re.compile(rf"(?<![\w.,:/-]){_DAY}(?: of)? {_MONTH}(?!\w)")
+_DAY_LAST = re.compile(rf"(?<!\w){_MONTH} {_DAY}(?![\w:%]|[.,/-][0-9])")
+
+
+def find_times_and_dates(text: str) -> Iterator[Kept]:
+    for match in _HOUR.finditer(text):
+        is_afternoon = (match["half"] or match["half_"]).lower() == "p"
+        forms = clock_time(match["hour"], match["minute"], is_afternoon)
+        yield Kept(*match.span(), "time", forms)
+    for pattern in (_DAY_FIRST, _DAY_LAST):
+        for match in pattern.finditer(text):
+            end = match.end("suffix") if match["suffix"] else match.end("day")
+            day = match["day"].lstrip("0")
+            yield Kept(match.start("day"), end, "date", tuple(dict.fromkeys((day, match["day"]))))
+
+
+# Numbers and codes
+
+_TOKEN = re.compile(
+    r"""(?<![\w#.]) \#? (?:\.(?=[0-9]))? \w+
+    (?: (?: [/*×^=~&] | [-+]{1,2} | \.(?![A-Z][a-z]) | (?<=[0-9])[–'’,](?=[0-9]) | (?<=[0-9]):
+          | (?<=[0-9A-F]):(?=[0-9A-F]{1,4}\b)
+        ) \w+ )*""",
+    re.VERBOSE,
+)
+_PHONE = re.compile(
+    r"""(?<![\w+]) (?:
+        \+[0-9]{1,15}(?![0-9])
+        (?: [ /.-]?\([0-9]{1,5}\)[0-9]{0,12}(?![0-9]) | [ /.-][0-9]{1,12}(?![0-9]) ){0,6}
+      | (?: \([0-9]{2,5}\)[ /-]? | 0[0-9]{2,5}[ /] ) [0-9]{3,12}(?![0-9])
+        (?: [ -][0-9]{2,12}(?![0-9]) ){0,4}
+    ) (?!\w)""",
+    re.VERBOSE,
+)
+SHORTEST_PHONE = 7  # digits
+_BANK = re.compile(  # IBAN, and the number of a card
+    r"""(?<!\w) (?:
+        [A-Z]{2}[0-9]{2} [ ]?[A-Z0-9]{4} (?: [ ]?(?=[A-Z]{0,3}[0-9])[A-Z0-9]{4} ){1,6}
+        (?: [ ]?(?=[A-Z]?[0-9])[A-Z0-9]{1,3} )?
+      | [0-9]{4}(?:[ ][0-9]{4}){3}
+    ) (?!\w)""",
+    re.VERBOSE,
+)
+_ORDINAL = re.compile(r"([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:st|nd|rd|th)", re.IGNORECASE)
+_DECADE = re.compile(r"((?:1[0-9]|20)[0-9]0|[2-9]0)s")
+_UNITS = (
+    "km/h|mph|kph|km|cm|mm|nm|ml|cl|dl|kg|mg|kHz|MHz|GHz|Hz|kWh|kW|MW|GW|kB|KB|MB|GB|TB|Mbps|Gbps"
+    "|px|pt|dpi|ms|min|m|g|l|s|h|V|W"
+)
+_MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
+_SHORTENED = re.compile(r"([0-9.,]*[0-9])(k|M|bn)")
+_RATE = re.compile(r"([0-9.,]*[0-9])/[a-z]{2,}")  # "$5/month": the word is to be translated
+_GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the blank is a firm one
+    r"(?<![\w.,/-])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
+    r"(?!\w|[.,:/-][0-9]|[ \u00a0\u202f][0-9])"
+)
+_RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
+# "10-minute", "5-year-old": the words are to be translated.
+_COMPOUND = re.compile(r"([0-9.,]*[0-9])(?:-[a-z]+)+")
+_HEAD = re.compile(r"(?:mid|pre|post|late|early|non|anti|under|over|top|sub)-", re.IGNORECASE)
+# After these a number is a name: "version 3.10" is not "3,10", and "page 3" not "drei".
+_NUMBERED = frozenset(
+    """
+    version release section chapter figure fig table page pages p pp step level no nos number nr
+    room gate platform line part type option question volume vol unit lesson grade phase size track
+    bus route terminal building floor apartment flat item appendix article paragraph act scene
+    season episode formula class code day week group exercise v ver § python
+    """.split()  # noqa: SIM905
+)
+_UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:[%‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
+_SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?!%)|[‰€$£¥]|°[CF]?|(?:{_UNITS})(?!\w))")
+_MILLIONS = re.compile(r"[ \u00a0\u202f](million|billion)(?![\w-])")
+_NUMERIC_DATE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/((?:1[0-9]|20)[0-9]{2})")
+# "won 9-5", "the score was 5-1", but not "lost 3-5 kilos"
+_SCORE_BEFORE = re.compile(
+    r"(?:won|wins?|lost|loses?|leading|led|trailing|beat|drew|scored"
+    r"|(?:match|game) ended|(?<!average )score (?:was|is))"
+    r"(?: (?:is|was|were|at|by|with|them|us|it))? \Z"
+)
+_SCORE_AFTER = re.compile(
+    r"\s*(?:[.,;:!?)]|\Z)| (?:in|on|at|against|to|after|and|but|with|last|yesterday|today)\b"
+)
+_PRERELEASES = frozenset(("alpha", "beta", "dev", "final", "preview", "release", "stable"))
+_GOES_ON = re.compile(r"[^\W\d_A-Z][,;]?\Z")
+_CONTEXT = 32  # characters before a number that decide about it
+
+
+def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
+    for match in _PHONE.finditer(text):
+        if sum(map(str.isdigit, match[0])) >= SHORTEST_PHONE:
+            yield as_is(text, *match.span(), "identifier")
+    for match in _BANK.finditer(text):
+        yield as_is(text, *match.span(), "identifier")
+    for match in _GROUPS.finditer(text):
+        last = text[max(0, match.start() - _CONTEXT) : match.start()].split()[-1:]
+        if last and last[0].strip(".(").lower() in _NUMBERED:
+            continue
+        digits = re.sub(r"\s", "", match[0])
+        german = f"{int(digits):,}".replace(",", "."), digits
+        forms = {"as written": (match[0],), "german": german}.get(decimal, (match[0], *german))
+        amount = _amount(text, *match.span(), forms)
+        yield amount or Kept(*match.span(), "number", forms)
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token.isalpha():
+            continue
+        if re.search("[0-9]", token):
+            yield from _token(text, match.start(), token, decimal)
+        elif "_" in token.strip("_"):
+            yield as_is(text, *match.span(), "identifier")
+
+
+def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
+    """What must be kept of a run of characters that may have a digit."""
+    if head := _HEAD.match(token):
+        start, token = start + head.end(), token[head.end() :]
+    if compound := _COMPOUND.fullmatch(token):
+        token = compound[1]
+        yield Kept(start, start + len(token), "number", written(token, decimal))
+        return
+    rate = _RATE.fullmatch(token)
+    if rate and is_number(rate[1]) and text[start - 1 : start] in CURRENCIES:
+        token = rate[1]
+    parts = token.split("-")
+    while len(parts) > 1 and _is_word(parts[-1]):
+        parts.pop()  # "sized" of "A4-sized"
+    token = "-".join(parts)
+    end = start + len(token)
+    if not re.search("[0-9]", token):
+        return
+    if is_number(token):
+        yield _number(text, start, token, decimal)
+    elif (short := _SHORTENED.fullmatch(token)) and is_number(short[1]) and decimal != "as written":
+        forms = shortened(written(short[1], decimal), short[2])
+        amount = _amount(text, start, end, forms)
+        yield amount or Kept(start, end, "number", tuple(dict.fromkeys((token, *forms))))
+    elif match := _ORDINAL.fullmatch(token):
+        yield Kept(start, end, "ordinal", ordinal(match[1], decimal))
+    elif match := _DECADE.fullmatch(token):
+        yield Kept(start, end, "ordinal", decade(match[1]))
+    elif (match := _MEASURE.fullmatch(token)) and is_number(match[1]):
+        numbers = written(match[1], decimal)
+        forms = tuple(f"{number}{blank}{match[2]}" for number in numbers for blank in ("", " "))
+        yield Kept(start, end, "number", forms)
+    elif decimal != "as written" and (forms := _numeric_date(token)):
+        yield Kept(start, end, "date", forms)
+    elif (match := _RANGE.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
+        if decimal != "as written" and max(len(match[1]), len(match[3])) < 3:
+            before = text[max(0, start - _CONTEXT) : start]
+            if _SCORE_BEFORE.search(before) and _SCORE_AFTER.match(text, end):
+                yield Kept(start, end, "number", (f"{match[1]}:{match[3]}",))
+                return
+        forms = number_range(match[1], match[2], match[3], decimal)
+        yield Kept(start, end, "number", forms)
+    else:
+        yield as_is(text, start, end, "identifier")
+
+
+def _numeric_date(token: str) -> tuple[str, ...]:
+    match = _NUMERIC_DATE.fullmatch(token)
+    return numeric_date(match[1], match[2], match[3]) if match else ()
+
+
+def _is_word(part: str) -> bool:
+    return len(part) > 2 and part.isalpha() and part.islower() and part not in _PRERELEASES
+
+
+def _number(text: str, start: int, number: str, decimal: str) -> Kept:
+    end = start + len(number)
+    before = text[max(0, start - _CONTEXT) : start]
+    last, *earlier = before.split()[::-1] or [""]
+    is_apart = before[-1:].isspace()
+    if is_apart and last.strip(".(").lower() in _NUMBERED:
+        return as_is(text, start, end, "number")
+    forms = written(number, decimal)
+    if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
+        forms = tuple(sign + form for form in forms for sign in "-−–")
+        return Kept(start - 1, end, "number", forms)
+    is_plain = text[start - 1 : start] in CURRENCIES and not text[start - 2 : start - 1].isalpha()
+    if is_plain and decimal != "as written" and (match := _MILLIONS.match(text, end)):
+        every = millions(forms, match[1], text[start - 1])
+        return Kept(start - 1, match.end(), "number", every)
+    if amount := _amount(text, start, end, forms):
+        return amount
+    # "with Windows 7", but not "Buy 3"
+    is_name = is_apart and last[:1].isupper() and bool(earlier and _GOES_ON.search(earlier[0]))
+    is_measured = last[-1:] in tuple("$€£¥≈=<>±×/") or _UNIT_AFTER.match(text, end) is not None
+    if decimal != "as written" and not is_name and not is_measured:
+        forms += numerals(number)
+    return Kept(start, end, "number", forms)
+
+
+def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | None:
+    """A number with the sign of a currency before it or after it, or with a unit after it."""
+    if text[start - 1 : start] in CURRENCIES:
+        start -= 1
+        sign = text[start]
+    elif match := _SIGN_AFTER.match(text, end):
+        end, sign = match.end(), match[1]
+    else:
+        return None
+    return Kept(start, end, "number", amounts(forms, sign))
