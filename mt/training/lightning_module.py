@@ -41,7 +41,7 @@ class _PendingStep(NamedTuple):
     """An optimizer step whose totals are read one step later, when the device has them ready."""
 
     number: int
-    totals: Tensor  # [3] over all ranks: target tokens, ranks that want to stop, summed loss
+    totals: Tensor  # [4] over all ranks: tokens, ranks that want to stop, summed loss and NLL
     copied: torch.cuda.Event | None  # happens when a GPU's totals have arrived in CPU memory
     batches: list[Batch]  # this rank's micro-batches
     losses: list[Tensor]  # and the summed loss of each
@@ -104,6 +104,7 @@ class TranslationModule(pl.LightningModule):
         self.val_translations: list[str] = []  # of the validation sources, by the last validation
         self._batches: list[Batch] = []  # micro-batches of the current step
         self._batch_losses: list[Tensor] = []  # and the summed loss of each
+        self._batch_nlls: list[Tensor] = []
         self._pending: _PendingStep | None = None
         self._malloc_tuned = False
         self._val_totals = torch.zeros(3, dtype=torch.float64)  # loss, NLL, target tokens
@@ -148,8 +149,7 @@ class TranslationModule(pl.LightningModule):
         loss, nll = self._training_loss_and_nll(batch)
         self._batches.append(batch)
         self._batch_losses.append(loss.detach())
-        self.log("train_loss", loss.detach() / self._num_predicted(batch))
-        self.log("train_nll", nll / self._num_predicted(batch))
+        self._batch_nlls.append(nll.detach())
         # Lightning divides the loss by the micro-batches of a step. This undoes it: the complete
         # gradients of the step are divided once, by the number of its target tokens.
         return loss * self.trainer.accumulate_grad_batches
@@ -157,15 +157,17 @@ class TranslationModule(pl.LightningModule):
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn the summed gradients into the mean over the target tokens of the whole step.
 
-        The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks.
-        Raises Diverged.
+        The step is all micro-batches on all ranks; DDP has averaged the sums over the ranks. The
+        logged loss and NLL are means over the same tokens. Raises Diverged.
         """
         self.log("learning_rate", self._scalar(optimizer.param_groups[0]["lr"]))
         tokens = self._scalar(sum(map(self._num_predicted, self._batches)))
-        loss = torch.stack(self._batch_losses).sum()
-        totals = torch.stack((tokens, self._scalar(self.stop_requested), loss))
+        loss, nll = (torch.stack(one).sum() for one in (self._batch_losses, self._batch_nlls))
+        totals = torch.stack((tokens, self._scalar(self.stop_requested), loss, nll))
         if self.trainer.world_size > 1:
             dist.all_reduce(totals)
+        self.log("train_loss", totals[2] / totals[0])
+        self.log("train_nll", totals[3] / totals[0])
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         multiply_all(gradients, self.trainer.world_size / totals[0])
         # Every rank reads the same totals, one step late so that none waits for its device.
@@ -180,7 +182,7 @@ class TranslationModule(pl.LightningModule):
             copied.record()
         step = self.trainer.global_step + 1
         self._pending = _PendingStep(step, totals, copied, self._batches, self._batch_losses)
-        self._batches, self._batch_losses = [], []
+        self._batches, self._batch_losses, self._batch_nlls = [], [], []
 
     def _scalar(self, value: float) -> Tensor:
         """A scalar made on the device: copying one there would wait for the device."""

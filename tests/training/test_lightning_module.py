@@ -1,5 +1,6 @@
 """Training steps, validation and optimizer, without a command line."""
 
+import itertools
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,6 +86,28 @@ def test_the_gradient_is_the_mean_over_the_target_tokens_of_the_step(
     expected = dict(oracle.named_parameters())
     for name, parameter in module.model.named_parameters():
         torch.testing.assert_close(parameter, expected[name], atol=2e-5, rtol=0, msg=name)
+
+
+def test_the_logged_loss_is_that_of_all_batches_of_the_step(bpe: Tokenizer, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    module = TranslationModule(bpe, SHAPE)
+    oracle = Transformer(vocab_size=300, **SHAPE)
+    oracle.load_state_dict(module.model.state_dict())
+    fitted = fit(module, bpe, tmp_path, accumulate_grad_batches=3, log_every_n_steps=1)
+
+    prepared = data(bpe, tmp_path)
+    prepared.trainer = trainer(tmp_path, 1)
+    prepared.setup("fit")
+    loss = nll = tokens = 0.0
+    for batch in itertools.islice(prepared.train_dataloader(), 3):
+        tgt = batch.tgt.padded()
+        logits = oracle(batch.src.padded(), tgt)[tgt != 0]
+        sums = {"label_smoothing": 0.1, "reduction": "sum"}
+        loss += float(F.cross_entropy(logits, batch.labels, **sums))
+        nll += float(F.cross_entropy(logits, batch.labels, reduction="sum"))
+        tokens += len(batch.labels)
+    assert float(fitted.logged_metrics["train_loss"]) == pytest.approx(loss / tokens, rel=1e-5)
+    assert float(fitted.logged_metrics["train_nll"]) == pytest.approx(nll / tokens, rel=1e-5)
 
 
 def test_adam_and_the_learning_rate_are_the_paper_s(bpe: Tokenizer, tmp_path: Path) -> None:
@@ -238,6 +261,7 @@ def test_a_training_step_does_not_wait_for_the_gpu(bpe: Tokenizer, dtype: torch.
     """Forward, loss, backward and the totals: torch raises an error wherever one would wait."""
     module = TranslationModule(bpe, {**SHAPE, "P_drop": 0.1}).cuda()
     module.trainer = SimpleNamespace(world_size=1, global_step=0)  # type: ignore[assignment]
+    module.log = lambda *_: None  # type: ignore[assignment, method-assign]
     host = collate([np.array([5, 6, 7]), np.array([8])], [np.array([9]), np.array([10, 11])])
     sides = ([x.cuda() if torch.is_tensor(x) else x for x in side] for side in host[:2])
     src, tgt = (type(host.src)(*side) for side in sides)
@@ -247,9 +271,10 @@ def test_a_training_step_does_not_wait_for_the_gpu(bpe: Tokenizer, dtype: torch.
         torch.cuda.set_sync_debug_mode("error" if attempt else "default")
         try:
             with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-                loss, _ = module._loss_and_nll(batch)
+                loss, nll = module._loss_and_nll(batch)
             loss.backward()
             module._batches, module._batch_losses = [batch], [loss.detach()]
+            module._batch_nlls = [nll.detach()]
             module.on_before_optimizer_step(optimizer)
             optimizer.step()
         finally:
