@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+LONGEST_MARK = 8  # characters
+
 
 class DocumentError(ValueError):
     """A file that cannot be read: one line that says what is wrong and what to do."""
@@ -48,6 +50,15 @@ class Document(Protocol):
 
     def render(self, translated: Sequence[Segment]) -> bytes:
         """The file with a translation for each segment, which has the same tags."""
+
+
+def is_note_mark(raised: str) -> bool:
+    """Whether a superscript is the mark of a note or an exponent, which is no part of the word.
+
+    "1", "*", "[2]" and "n" are; "st" of "1st" is not.
+    """
+    mark = raised.strip()
+    return 0 < len(mark) <= LONGEST_MARK and sum(map(str.isalpha, mark)) <= 1
 
 
 def size_text(size: int) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lxml import etree
 
 from mt.documents.archive import Archive
-from mt.documents.document import DocumentError
+from mt.documents.document import DocumentError, is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void, has_words
 from mt.documents.office import OfficeDocument, element_value, element_weight, package_parts
 from mt.documents.xml_text import local_name, writable
@@ -50,6 +50,7 @@ class _Run(NamedTuple):
     node: etree._Element
     look: Hashable
     weight: int
+    is_raised: bool = False
 
 
 class _Atom(NamedTuple):
@@ -158,6 +159,8 @@ def _item(atom: _Atom, depth: int) -> Item | None:
     if name in _STALE:
         return None
     if run is not None:
+        if name == "t" and run.is_raised and is_note_mark(node.text or ""):
+            return Void([atom], weight=run.weight)
         if name == "t":
             return Text(node.text or "", run, run.look, run.weight)
         if name == "noBreakHyphen":
@@ -180,7 +183,9 @@ def _read_run(node: etree._Element) -> _Run:
     if properties is None:
         return _Run(node, frozenset(), weight)
     seen = (element_value(child) for child in properties if _name(child) not in _UNSEEN)
-    return _Run(node, frozenset(seen), weight + element_weight(properties))
+    position = _child(properties, "vertAlign")
+    is_raised = position is not None and _attribute(position, "val") == "superscript"
+    return _Run(node, frozenset(seen), weight + element_weight(properties), is_raised)
 
 
 def _write(paragraph: Span) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from mt.documents.document import DocumentError, TagKind
+from mt.documents.document import DocumentError, TagKind, is_note_mark
 from mt.documents.text_document import (
     BYTE_ORDER_MARKS,
     Part,
@@ -17,6 +17,7 @@ from mt.documents.text_document import (
     Written,
     decode,
 )
+from mt.documents.text_lines import line_parts
 
 # Elements that do not cut a sentence; every other tag does.
 INLINE = frozenset((
@@ -75,6 +76,8 @@ ATTRIBUTE = re.compile(
     r"""([^\s=<>/"'][^\s=<>/]*)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'<>=`]+))?"""
 )
 MOST_ATTRIBUTES = 10_000  # of a tag, that are looked at
+SUPERSCRIPT_END = re.compile(r"</sup\s*>", re.IGNORECASE)
+MOST_MARK_MARKUP = 500  # characters in a superscript that are looked at
 MOST_DEPTH = 100  # elements in one another that an end tag may end at once
 BLANK = re.compile(r"\s|&nbsp;|&\#160;|&\#xa0;", re.IGNORECASE)
 HUGE_NUMBER = re.compile(r"&#(?:[0-9]{1000,}|[xX][0-9a-fA-F]{1000,});?")
@@ -133,7 +136,7 @@ def html_parts(
     verbatim = VERBATIM | VERBATIM_BLOCKS | ignored
 
     def cut(*raw: Part) -> None:
-        parts.extend(document.run(run, write_html))
+        parts.extend(line_parts(document, run, write_html))
         parts.extend(raw)
         run.clear()
 
@@ -159,9 +162,13 @@ def html_parts(
             alone = tag in VOID or closed
             keep = _is_kept(attributes)
             is_raw = tag in RAW and not (is_xml and closed)
-            if is_raw or (not alone and (tag in verbatim or keep)):
-                start = position = verbatim_end(text, tag, position, is_xml)
+            mark_end = note_mark_end(match) if tag == "sup" else None
+            if mark_end:
+                alone, start, position = True, mark_end, mark_end
                 raw: list[Part] = [text[match.start() : position]]
+            elif is_raw or (not alone and (tag in verbatim or keep)):
+                start = position = verbatim_end(text, tag, position, is_xml)
+                raw = [text[match.start() : position]]
                 if is_raw and not keep:
                     raw = [*start_tag(document, match), text[match.end() : position]]
             else:
@@ -298,6 +305,16 @@ def _optional_end(text: str, tag: str, position: int) -> int:
             if name not in VOID and not match["attributes"].endswith("/"):
                 inside.append(name)
     return len(text)
+
+
+def note_mark_end(tag: re.Match[str]) -> int | None:
+    """Where a superscript ends that begins with ``tag`` and is the mark of a note, or None."""
+    near = tag.string[tag.end() : tag.end() + MOST_MARK_MARKUP]
+    end = SUPERSCRIPT_END.search(near)
+    if tag["attributes"].endswith("/") or end is None:
+        return None
+    mark = unescape(TOKEN.sub("", near[: end.start()]))
+    return tag.end() + end.end() if is_note_mark(mark) else None
 
 
 def has_text(tag: re.Match[str], end: int) -> bool:

@@ -10,6 +10,7 @@ from mt.documents.html import html_parts
 from mt.documents.markdown_inline import Inline
 from mt.documents.markdown_writer import write_markdown
 from mt.documents.text_document import Part, TextDocument, decode
+from mt.documents.text_lines import line_parts
 from mt.utils.console import install_hint
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def _blocks(
         if spans:
             inline = Inline(document, text, spans, references)
             write = partial(write_markdown, in_table=in_table)
-            yield _Block(spans[0][0], spans[-1][1], list(document.run(inline.pieces(), write)))
+            yield _Block(
+                spans[0][0], spans[-1][1], list(line_parts(document, inline.pieces(), write))
+            )
 
 
 def _spans(

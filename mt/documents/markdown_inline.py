@@ -14,6 +14,7 @@ from mt.documents.html import (
     VERBATIM,
     VOID,
     has_text,
+    note_mark_end,
     start_tag,
     unescape,
     verbatim_end,
@@ -189,6 +190,8 @@ class Inline:
         name, end = (match["tag"] or "").lower(), match.end()
         if not name:
             return self._add_tag(at, end)
+        if name == "sup" and not match["end"] and (mark_end := note_mark_end(match)):
+            return self._add_tag(at, mark_end)
         if name in VERBATIM and not match["end"]:
             end = verbatim_end(content, name, end)
             return self._add_tag(at, end, is_noun=name in CODE and has_text(match, end))

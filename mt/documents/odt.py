@@ -7,14 +7,14 @@ deletions, fields, formulas and charts stay as they are.
 
 import re
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from lxml import etree
 
 from mt.documents.archive import Archive
-from mt.documents.document import DocumentError
+from mt.documents.document import DocumentError, is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void, has_words
 from mt.documents.office import OfficeDocument, element_value
 from mt.documents.xml_text import local_name, writable
@@ -56,17 +56,19 @@ class _Reader:
     looks: tuple[Hashable, ...] = ()
     weight: int = 0
     depth: int = 0
+    raised_styles: frozenset[str] = frozenset()
 
     def inside(self, node: etree._Element) -> "_Reader | None":
         if self.depth == _MAX_DEPTH:
             return None
         if _name(node) != "span":
-            return _Reader(self.looks_of_styles, depth=self.depth + 1)
+            return replace(self, spans=(), looks=(), weight=0, depth=self.depth + 1)
         style = node.get(f"{_TEXT}style-name")
         look = self.looks_of_styles.get(style, style) if style else None
         looks = (*self.looks, look) if look else self.looks
         weight = self.weight + 20 + sum(map(len, node.attrib.values()))
-        return _Reader(self.looks_of_styles, (*self.spans, node), looks, weight, self.depth + 1)
+        spans = *self.spans, node
+        return replace(self, spans=spans, looks=looks, weight=weight, depth=self.depth + 1)
 
     def text(self, text: str | None, *, collapse: bool = True) -> Text:
         text = re.sub("[ \t\r\n]+", " ", text or "") if collapse else text or ""
@@ -94,7 +96,7 @@ def read_odt(data: bytes) -> OfficeDocument:
 def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
     if root.tag not in (f"{_OFFICE}document-content", f"{_OFFICE}document-styles"):
         raise DocumentError("is damaged: one of its parts is no OpenDocument text")
-    reader = _Reader(_looks_of_styles(root))
+    reader = _Reader(_looks_of_styles(root), raised_styles=_raised_styles(root))
     in_styles = root.tag == f"{_OFFICE}document-styles"
     for node in list(root.iter(f"{_TEXT}p", f"{_TEXT}h")):
         if in_styles and next(node.iterancestors(*_IN_STYLES), None) is None:
@@ -136,11 +138,21 @@ def _looks_of_styles(root: etree._Element) -> dict[str, Hashable]:
     return looks
 
 
+def _raised_styles(root: etree._Element) -> frozenset[str]:
+    """The automatic styles of superscripts."""
+    return frozenset(
+        style.get(f"{_STYLE}name", "")
+        for style in root.iter(f"{_STYLE}style")
+        for properties in style
+        if re.match(r"super|[1-9]", properties.get(f"{_STYLE}text-position", ""))
+    )
+
+
 def _items(parent: etree._Element, reader: _Reader) -> list[Item]:
     items: list[Item] = [reader.text(parent.text)]
     for node in parent:
         name = _name(node)
-        inner = reader.inside(node)
+        inner = None if _is_mark(node, reader) else reader.inside(node)
         if name == "s" and (count := _blanks(node)):
             items.append(reader.text(" " * count, collapse=False))
         elif name == "span" and inner:
@@ -154,6 +166,11 @@ def _items(parent: etree._Element, reader: _Reader) -> list[Item]:
             items.append(Void([atom], separates, ends, ordered, reader.weight))
         items.append(reader.text(node.tail))
     return items
+
+
+def _is_mark(span: etree._Element, reader: _Reader) -> bool:
+    is_raised = span.get(f"{_TEXT}style-name") in reader.raised_styles
+    return is_raised and not len(span) and is_note_mark(span.text or "")
 
 
 def _blanks(node: etree._Element) -> int:

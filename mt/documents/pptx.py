@@ -11,6 +11,7 @@ from functools import partial
 from lxml import etree
 
 from mt.documents.archive import Archive
+from mt.documents.document import is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void
 from mt.documents.office import OfficeDocument, element_value, element_weight, package_parts
 from mt.documents.xml_text import local_name, writable
@@ -49,12 +50,20 @@ def _items(paragraph: etree._Element) -> list[Item]:
         text = _child(node, "t") if name == "r" else None
         if text is not None:
             look, weight = _look(node)
+            if _is_raised(node) and is_note_mark(text.text or ""):
+                items.append(Void([node], weight=weight))
+                continue
             for index, words in enumerate((text.text or "").split("\t")):
                 items += [Void([Text("\t", node)], ends=True, weight=weight)] if index else []
                 items.append(Text(words, node, look, weight))
         elif name not in ("pPr", "endParaRPr"):
             items.append(Void([node], separates=name == "br"))
     return items
+
+
+def _is_raised(run: etree._Element) -> bool:
+    properties = _child(run, "rPr")
+    return properties is not None and properties.get("baseline", "0").strip("%") > "0"
 
 
 def _look(run: etree._Element) -> tuple[Hashable, int]:

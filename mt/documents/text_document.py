@@ -116,7 +116,7 @@ class TextDocument:
             else:
                 yield from piece.raw
             return
-        partners = _partners(pieces)
+        partners = partners_of(pieces)
         texts = [i for i, piece in enumerate(pieces) if piece.is_noun or piece.text.strip()]
         start = end = len(pieces)
         if any(any(map(str.isalpha, pieces[i].text)) for i in texts):
@@ -221,7 +221,7 @@ def _pieces(text: str) -> Iterator[Piece]:
     yield from text_pieces(text[position:])
 
 
-def _partners(pieces: Sequence[Piece]) -> list[int]:
+def partners_of(pieces: Sequence[Piece]) -> list[int]:
     """For each OPEN the place of its CLOSE and the reverse; -1 for what is or becomes EMPTY."""
     partners = [-1] * len(pieces)
     stack: list[int] = []

@@ -50,6 +50,7 @@ def body_of(data: bytes) -> str:
     return text.partition("<w:body>")[2].removesuffix("</w:body></w:document>")
 
 
+RAISED = '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>'
 PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     (run("A ") + run("bear") + run("."), ["A bear."]),
     (run("All bold", BOLD), ["All bold"]),
@@ -72,6 +73,9 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     ('<w:bookmarkStart w:id="0"/>' + run("Title") + '<w:bookmarkEnd w:id="0"/>', ["Title"]),
     (run("Title ") + '<w:r><w:footnoteReference w:id="2"/></w:r>', ["Title"]),
     (run("A ") + PICTURE + run(" here"), ["A <0/>here"]),
+    # The mark of a note is no part of a word.
+    (run("A bear") + run("2", RAISED) + run(" here"), ["A bear<0/> here"]),
+    (run("The 2") + run("nd", RAISED) + run(" bear"), ["The 2<0>nd</0> bear"]),
     (run("The ") + '<w:bookmarkStart w:id="0"/>' + run("end"), ["The <0/>end"]),
     # Elements around text.
     (run("See ") + f"<w:hyperlink>{run('here', BOLD)}</w:hyperlink>", ["See <0>here</0>"]),

@@ -114,6 +114,18 @@ def test_broken_markup_is_no_error(page: str, rendered: str) -> None:
     ("page", "expected"),
     [
         ("a<br>b<br>\n<br>c", ["a b", "c"]),
+        (
+            "Monday: closed<br>Tuesday:<br/>\n9 to 5<br>or later",
+            ["Monday: closed", "Tuesday:", "9 to 5 or later"],
+        ),
+        ("<p><b>Name: Anna<br>Age: 30</b><br>", ["Name: Anna", "Age: 30"]),
+        ("<i>x <b>One<br>Two</b> y</i>", ["x One Two y"]),
+        (
+            "The tax<sup>2</sup> is <sup><a href='#3'>[3]</a></sup>high<SUP>*</SUP>.",
+            ["The tax is high."],
+        ),
+        ("The 1<sup>st</sup> x<sup>y</sup> of CO<sub>2</sub>", ["The 1st x of CO2"]),
+        ("a<sup>never closed 2", ["anever closed 2"]),
         ("<p>The <em>old</em>\n  house</p>", ["The old house"]),
         ("<p>Use <svg>x</svg>, then go.</p>", ["Use, then go."]),
         ("<p><code>a</code> is <b><var>b</var></b>.<p><kbd>c</kbd>", ["H5 is M6."]),
@@ -194,11 +206,13 @@ def test_every_tag_is_kept() -> None:
         again = HtmlDocument(shouted(document))
         elsewhere = [moved(segment, chance) for segment in document.segments]
         assert _tags(page) == _tags(shouted(document)) == _tags(document.render_text(elsewhere))
-        assert [len(s.tags) for s in document.segments] == [len(s.tags) for s in again.segments]
         blank = re.compile(r"\s")  # those beside tags may be others
-        assert [blank.sub("", text.upper()) for text in texts(document)] == [
-            blank.sub("", text) for text in texts(again)
-        ]
+        before = [blank.sub("", text.upper()) for text in texts(document)]
+        after = [blank.sub("", text) for text in texts(again)]
+        assert "".join(before) == "".join(after)
+        if "<br>" not in page:  # before a capital letter it ends a segment
+            assert before == after
+            assert [len(s.tags) for s in document.segments] == [len(s.tags) for s in again.segments]
 
 
 def _tags(page: str) -> Counter[str]:
@@ -207,7 +221,8 @@ def _tags(page: str) -> Counter[str]:
 
 @pytest.mark.parametrize(
     "unit",
-    ["<", "<a ", "<a '", '<a b="', ' b="<a "', "<b>x", "<b>x</b> ", "<!--", "<![CDATA[", "<?php ",
+    ["<br>A<b>", "<b>A<br>", "<sup>1",
+     "<", "<a ", "<a '", '<a b="', ' b="<a "', "<b>x", "<b>x</b> ", "<!--", "<![CDATA[", "<?php ",
      "<!DOCTYPE [", "<script", "<script>", "<code>x", "<pre>", "</b>", "&amp", "&#9", "\0",
      "<p title=x ", "<b><i>x</b>", "<div translate=no>", "<img alt='a", "&nbsp;", "</script ",
      "a", "\n ", "<a" + "a" * 5000],

@@ -44,6 +44,7 @@ ENTRIES = [
         ("a <b>c</b> <code>keep</code> <img alt='d'>.",
          "A <b>C</b> <code>keep</code> <img alt='D'>."),
         ("hard  \nbreak\\\nhere\nsoft", "HARD  \nBREAK\\\nHERE SOFT"),
+        ("a bear<sup>1</sup> here", "A BEAR<sup>1</sup> HERE"),
         ("> a  \n> b\n> c\n", "> A  \n> B C\n"),
         ("- [ ] a\n- [x] b\n  c\n\n  d\n", "- [ ] A\n- [x] B C\n\n  D\n"),
         ("1. a\n   1. b\n", "1. A\n   1. B\n"),
@@ -157,6 +158,11 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(ValueError, match=r"^Markdown needs the package markdown-it-py: "):
         read_markdown(b"a")
+
+
+def test_a_hard_break_before_a_capital_letter_ends_a_segment() -> None:
+    text = b"Monday: closed  \n**Tuesday**: 9 to 5\\\nor later\nthat day"
+    assert texts(read_markdown(text)) == ["Monday: closed", "Tuesday: 9 to 5 or later that day"]
 
 
 def test_a_paragraph_is_one_segment() -> None:

@@ -28,7 +28,9 @@ STYLES = """
 <style:style style:name="T2" style:family="text">
   <style:text-properties loext:rsid="001"/></style:style>
 <style:style style:name="T3" style:family="text">
-  <style:text-properties fo:font-weight="bold" loext:rsid="002"/></style:style>"""
+  <style:text-properties fo:font-weight="bold" loext:rsid="002"/></style:style>
+<style:style style:name="T4" style:family="text">
+  <style:text-properties style:text-position="super 58%"/></style:style>"""
 NOTE = (
     "<text:note><text:note-citation>1</text:note-citation><text:note-body>"
     "<text:p>A note</text:p></text:note-body></text:note>"
@@ -63,6 +65,8 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     ("A<text:line-break/><text:line-break/>b", ["A", "b"]),
     ("A bear" + NOTE + " here", ["A bear<0/> here", "A note"]),
     ("A bear." + NOTE, ["A bear.", "A note"]),
+    ("A bear" + span("2", 4) + " here", ["A bear<0/> here"]),
+    ("The 2" + span("nd", 4) + " bear", ["The 2<0>nd</0> bear"]),
     ("Page <text:page-number>3</text:page-number> of it", ["Page <0/>of it"]),
     ('<text:bookmark-start text:name="a"/>Title<text:bookmark-end text:name="a"/>', ["Title"]),
     ("A<office:annotation><text:p>Why?</text:p></office:annotation> b", ["A<0/> b"]),

@@ -35,6 +35,8 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     (run("One") + "<a:br/>" + run("Two"), ["One", "Two"]),
     (run("One") + "<a:br/>" + run("bear"), ["One<0/> bear"]),
     (run("Left\tright"), ["Left", "right"]),
+    (run("A bear") + run("2", '<a:rPr baseline="30000"/>') + run(" here"), ["A bear<0/> here"]),
+    (run("CO") + run("2", '<a:rPr baseline="-25000"/>') + run(" here"), ["CO<0>2</0> here"]),
     (run("Slide ") + FIELD, ["Slide"]),
     (run("Slide ") + FIELD + run(" of it"), ["Slide <0/>of it"]),
     (FIELD, []),

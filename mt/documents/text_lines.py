@@ -1,0 +1,72 @@
+"""Lines that end in a break, such as ``<br>``: each is a segment, as a reader sees it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from mt.documents.text_document import MAX_PIECES, Part, Piece, TextDocument, Writer, partners_of
+
+MOST_DEPTH = 20  # elements in one another whose lines are segments
+
+
+def line_parts(
+    document: TextDocument, pieces: Iterable[Piece], write: Writer, depth: int = 0
+) -> Iterator[Part]:
+    """The parts for ``pieces``, with a segment for each line as a reader sees it.
+
+    A break ends a line where a word in capitals, a number or a sign follows; before a small
+    letter the sentence goes on, and within an element such as a link it stays together.
+    """
+    pieces = list(islice(pieces, MAX_PIECES + 1))
+    document.check_count(len(pieces))
+    if not any(piece.breaks for piece in pieces):
+        yield from document.run(pieces, write)
+        return
+    partners, goes_on = partners_of(pieces), _before_lower_case(pieces)
+    opened = begin = 0
+    for i, piece in enumerate(pieces):
+        opened += (partners[i] > i) - (0 <= partners[i] < i)
+        if piece.breaks and not opened and not goes_on[i]:
+            yield from _line(document, pieces[begin:i], partners[begin:i], begin, write, depth)
+            yield from piece.raw
+            begin = i + 1
+    yield from _line(document, pieces[begin:], partners[begin:], begin, write, depth)
+
+
+def _line(
+    document: TextDocument,
+    pieces: list[Piece],
+    partners: list[int],
+    begin: int,
+    write: Writer,
+    depth: int,
+) -> Iterator[Part]:
+    """The parts for what is between two breaks; an element around all of it has lines too.
+
+    ``partners`` counts from ``begin`` pieces before.
+    """
+    texts = [i for i, piece in enumerate(pieces) if piece.is_noun or piece.text.strip()]
+    around = []
+    if texts and depth < MOST_DEPTH and any(piece.breaks for piece in pieces):
+        around = [i for i in range(texts[0]) if partners[i] - begin > texts[-1]]
+    if not around:
+        yield from document.run(pieces, write)
+        return
+    start = around[-1] + 1
+    end = partners[around[-1]] - begin
+    for piece in pieces[:start]:
+        yield from piece.raw
+    yield from line_parts(document, pieces[start:end], write, depth + 1)
+    for piece in pieces[end:]:
+        yield from piece.raw
+
+
+def _before_lower_case(pieces: Sequence[Piece]) -> list[bool]:
+    """Whether what follows each piece goes on as within a sentence: a small letter, or code."""
+    goes_on, result = True, []
+    for piece in reversed(pieces):
+        result.append(goes_on)
+        if text := piece.text.lstrip():
+            goes_on = text[0].islower()
+        elif piece.is_noun:
+            goes_on = True
+    return result[::-1]
