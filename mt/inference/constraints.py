@@ -65,6 +65,8 @@ class ConstraintState:
         # The term that is met if a word ends here; a joiner may stand after it.
         self._ended = held if ended is None else 1 << ended
         self.may_end_term = self._ended > 0
+        # A form that ends in a hyphen is there whatever comes: 5-jährig.
+        self._is_prefix = ended is not None and constraints.ends_in_hyphen[node]
         self.met = met | self._ended
         self.is_complete = self.met == constraints.all_terms
         # A term has begun that is not met.
@@ -85,7 +87,7 @@ class ConstraintState:
             ends_word = vocabulary.ends_word[token]
             joins = self.in_word and vocabulary.joins[token]
             in_word = vocabulary.in_word[token] or joins
-            met = self.met if ends_word and not joins else self.settled
+            met = self.met if (ends_word and not joins) or self._is_prefix else self.settled
             # What belongs to a term that has ended does not begin another one.
             goes_on = met == self.settled or token in constraints.children[self.node]
             node = constraints.follow(self.node if goes_on else 0, token)
@@ -216,6 +218,7 @@ class Constraints:
         self.depths = [0]  # of each node: the tokens of the forms that there are
         # Of a node: (term, tokens left of a form), and a form that has it
         self._own: list[list[tuple[int, int]]] = [[]]
+        self.ends_in_hyphen = [False]  # the token that leads to it
         spelled: list[tuple[int, ...]] = [()]
         for term, forms in enumerate(self.terms):
             for form in forms:
@@ -226,6 +229,7 @@ class Constraints:
                         self.children.append({})
                         self.depths.append(depth)
                         self._own.append([])
+                        self.ends_in_hyphen.append(self.vocabulary.texts[token].endswith("-"))
                         spelled.append(form)
                     node = self.children[node][token]
                     self._own[node].append((term, len(form) - depth))

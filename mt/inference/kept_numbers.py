@@ -19,6 +19,8 @@ from mt.inference.number_forms import (
     numeric_date,
     ordinal,
     shortened,
+    spoken_time,
+    with_sign,
     written,
 )
 
@@ -27,6 +29,10 @@ from mt.inference.number_forms import (
 _HOUR = re.compile(
     r"(?<![\w.,:/–-])(?P<hour>1[0-2]|0?[1-9])(?:[:.](?P<minute>[0-5][0-9]))?[ \u00a0\u202f]?"
     r"(?:(?P<half>[ap])\.m\.|(?P<half_>[ap])m(?!\w))",
+    re.IGNORECASE,
+)
+_SPOKEN = re.compile(
+    r"(?<![\w-])(half past|quarter (?:past|after|to)) (1[0-2]|[1-9])(?![\w:%]|[.,/-][0-9])",
     re.IGNORECASE,
 )
 _MONTH = (
@@ -43,6 +49,8 @@ def find_times_and_dates(text: str) -> Iterator[Kept]:
         is_afternoon = (match["half"] or match["half_"]).lower() == "p"
         forms = clock_time(match["hour"], match["minute"], is_afternoon)
         yield Kept(*match.span(), "time", forms)
+    for match in _SPOKEN.finditer(text):
+        yield Kept(*match.span(), "time", spoken_time(match[1].lower(), int(match[2])))
     for pattern in (_DAY_FIRST, _DAY_LAST):
         for match in pattern.finditer(text):
             end = match.end("suffix") if match["suffix"] else match.end("day")
@@ -56,7 +64,8 @@ _TOKEN = re.compile(
     r"""(?<![\w#.]) \#? (?:\.(?=[0-9]))? \w+
     (?: (?: [/*×^=~&] | [-+]{1,2} | \.(?![A-Z][a-z]) | (?<=[0-9])[–'’,](?=[0-9]) | (?<=[0-9]):
           | (?<=[0-9A-F]):(?=[0-9A-F]{1,4}\b)
-        ) \w+ )*""",
+        ) \w+ )*
+    (?: (?<=[0-9]) [⁺⁻][⁰¹²³⁴-⁹]+ )?  # 10⁻³""",
     re.VERBOSE,
 )
 _PHONE = re.compile(
@@ -90,6 +99,10 @@ _GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the bl
     r"(?<![\w.,/-])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
     r"(?!\w|[.,:/-][0-9]|[ \u00a0\u202f][0-9])"
 )
+_AMOUNT_RANGE = re.compile(  # $5-$10
+    r"(?<![\w.,-])([€$£¥])([0-9.,]*[0-9])([-–])\1([0-9.,]*[0-9])(?![\w%])(?![.,:/–-][0-9])"
+)
+_SIGNED = re.compile(r"(?<!\w)(?:([-−–+])[€$£¥]|[€$£¥]([-−–+]))\Z")  # before an amount
 _RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
 # "10-minute", "5-year-old": the words are to be translated.
 _COMPOUND = re.compile(r"([0-9.,]*[0-9])(?:-[a-z]+)+")
@@ -136,6 +149,11 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
         forms = {"as written": (match[0],), "german": german}.get(decimal, (match[0], *german))
         amount = _amount(text, *match.span(), forms)
         yield amount or Kept(*match.span(), "number", forms)
+    for match in _AMOUNT_RANGE.finditer(text):
+        if is_number(match[2]) and is_number(match[4]):
+            pairs = number_range(match[2], match[3], match[4], decimal)
+            pairs += (f"{pairs[0].split(match[3])[0]} bis {pairs[0].split(match[3])[1]}",)
+            yield Kept(*match.span(), "number", (*amounts(pairs, match[1]), match[0]))
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token.isalpha():
@@ -152,7 +170,9 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         start, token = start + head.end(), token[head.end() :]
     if compound := _COMPOUND.fullmatch(token):
         token = compound[1]
-        yield Kept(start, start + len(token), "number", written(token, decimal))
+        forms = written(token, decimal)
+        forms += tuple(f"{form}-" for form in forms)  # 5-jährig
+        yield Kept(start, start + len(token), "number", forms)
         return
     rate = _RATE.fullmatch(token)
     if rate and is_number(rate[1]) and text[start - 1 : start] in CURRENCIES:
@@ -210,10 +230,19 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
         return as_is(text, start, end, "number")
     forms = written(number, decimal)
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
-        forms = tuple(sign + form for form in forms for sign in "-−–")
-        return Kept(start - 1, end, "number", forms)
+        return Kept(start - 1, end, "number", with_sign(forms, "-−–"))
+    signed = _SIGNED.search(before)
+    if signed and decimal != "as written" and (match := _MILLIONS.match(text, end)):
+        sign, currency = _sign_and_currency(signed)
+        every = millions(with_sign(forms, sign), match[1], currency)
+        return Kept(start - 2, match.end(), "number", every)
     is_plain = text[start - 1 : start] in CURRENCIES and not text[start - 2 : start - 1].isalpha()
-    if is_plain and decimal != "as written" and (match := _MILLIONS.match(text, end)):
+    if (
+        is_plain
+        and not signed
+        and decimal != "as written"
+        and (match := _MILLIONS.match(text, end))
+    ):
         every = millions(forms, match[1], text[start - 1])
         return Kept(start - 1, match.end(), "number", every)
     if amount := _amount(text, start, end, forms):
@@ -226,8 +255,18 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     return Kept(start, end, "number", forms)
 
 
+def _sign_and_currency(signed: re.Match[str]) -> tuple[str, str]:
+    sign = signed[1] or signed[2]
+    return sign, signed[0].replace(sign, "")
+
+
 def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | None:
     """A number with the sign of a currency before it or after it, or with a unit after it."""
+    if signed := _SIGNED.search(text[max(0, start - 3) : start]):
+        sign, currency = _sign_and_currency(signed)
+        every = amounts(with_sign(forms, sign), currency)
+        german = tuple(form for form in every if not form.startswith(currency))
+        return Kept(start - 2, end, "number", german)
     if text[start - 1 : start] in CURRENCIES:
         start -= 1
         sign = text[start]

@@ -54,7 +54,7 @@ _PATH = re.compile(
 )
 _PART = r"[\w.$~+()%-]"
 _WINDOWS = re.compile(
-    rf"(?<!\w)(?:[A-Za-z]:\\|\\\\(?=\w))(?:{_PART}+(?: {_PART}+){{0,3}}\\)*{_PART}*"
+    rf"(?<!\w)(?:[A-Za-z]:\\{{1,2}}|\\\\(?=\w))(?:{_PART}+(?: {_PART}+){{0,3}}\\{{1,2}})*{_PART}*"
 )
 
 

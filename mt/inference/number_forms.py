@@ -13,6 +13,7 @@ _NUMERALS = {
     2: "zwei", 3: "drei", 4: "vier", 5: "fünf", 6: "sechs", 7: "sieben", 8: "acht", 9: "neun",
     10: "zehn", 11: "elf", 12: "zwölf",
 }  # fmt: skip
+_HOURS = _NUMERALS | {1: "eins"}
 _STEMS = _NUMERALS | {1: "ers", 3: "drit", 7: "sieb", 8: "ach"}  # of ordinals: with t and an ending
 _MILLION, _BILLION = ("Million", "Millionen", "Mio."), ("Milliarde", "Milliarden", "Mrd.")
 _LARGE = {  # one, several, and the abbreviation
@@ -80,6 +81,19 @@ def clock_time(hour: str, minute: str | None, is_afternoon: bool) -> tuple[str, 
     return tuple(dict.fromkeys(hours))
 
 
+def spoken_time(words: str, hour: int) -> tuple[str, ...]:
+    """The forms of a time such as "half past 5" or "quarter to 5", of which 5 is the ``hour``."""
+    following = hour % 12 + 1
+    if words == "half past":
+        name, plain = f"halb {_HOURS[following]}", (hour, "30")
+    elif words == "quarter to":
+        name, plain = f"Viertel vor {_HOURS[hour]}", ((hour - 2) % 12 + 1, "45")
+    else:
+        name, plain = f"Viertel nach {_HOURS[hour]}", (hour, "15")
+    names = (name, name[0].swapcase() + name[1:])
+    return (*names, *(f"{plain[0]}{sign}{plain[1]}" for sign in ":."))
+
+
 def numeric_date(first: str, second: str, year: str) -> tuple[str, ...]:
     """The forms of 03/18/1987 or 18/03/1987; none of 03/04/1987, which may be either day."""
     numbers = int(first), int(second)
@@ -87,6 +101,11 @@ def numeric_date(first: str, second: str, year: str) -> tuple[str, ...]:
         return ()
     day, month = max(numbers), min(numbers)
     return tuple(dict.fromkeys((f"{day}.{month:02}.{year}", f"{day}.{month}.{year}")))
+
+
+def with_sign(forms: tuple[str, ...], signs: str) -> tuple[str, ...]:
+    """The forms with each of the signs before them."""
+    return tuple(f"{sign}{form}" for form in forms for sign in signs)
 
 
 def amounts(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:

@@ -17,10 +17,20 @@ LEAST_ATTENTION = 0.5
 MOST_ROUNDS = 3  # searches more
 
 
-def may_stand_elsewhere(source: Input) -> bool:
-    """Whether the text has the source of a term that must come."""
+def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) -> bool:
+    """Whether a term may stand elsewhere than the word that the model would write for it.
+
+    A number does if the output, ids without eos, has other digits.
+    """
     terms = source.terms
-    return terms is not None and any(terms.spans) and terms.constraints.rounds < MOST_ROUNDS
+    if terms is None or terms.constraints.rounds == MOST_ROUNDS:
+        return False
+    sources = [source.text[slice(*span)] for span in terms.spans if span is not None]
+    if not all(map(_is_number, sources)):
+        return True
+    taken = {i for place in terms.constraints.places(output) for i in range(*place[2:])}
+    rest = "".join(tokenizer.pieces([id for i, id in enumerate(output) if i not in taken]))
+    return bool(sources) and _has_digit(rest)
 
 
 def with_term_in_place(
@@ -49,11 +59,13 @@ def with_term_in_place(
         if span is None:
             continue
         owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
+        is_number = _is_number(source.text[slice(*span)])
         weights = word_weights(soft, [("", owned)], own)[:, 0].tolist()
         first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
             is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
-            if weight >= LEAST_ATTENTION and is_free and any(map(str.isalnum, word)):
+            is_like = _has_digit(word) if is_number else any(map(str.isalnum, word))
+            if weight >= LEAST_ATTENTION and is_free and is_like:
                 candidates.append((ids, word, term))
     if not candidates:
         return None
@@ -72,6 +84,15 @@ def with_term_in_place(
     ends = (place.end for place in places if place.end <= begin)
     start = max(fixed, begin - has_article, *ends)
     return source._replace(prefix=output[:start], terms=source.terms._replace(constraints=placed))
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a number, date or code that the model would write with digits too."""
+    return _has_digit(text) and text[0] not in "%{$`"
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
 
 
 def _blanks(text: str) -> int:

@@ -87,11 +87,7 @@ class TermRules:
         most = slice(MOST_TERMS)
         share = MOST_FORM_CHARACTERS // max(1, len(all_forms[most]))
         required = tuple(_fitting(forms, share) for forms in all_forms[most])
-        # What the model would write in another way: numbers as in German, placeholders as words.
-        kinds = ("placeholder", "number") if self.decimal == "as written" else ("placeholder",)
         sources = [*taken, *((match.start, match.end) for match in free)]
-        may_move = [*(item.kind in kinds for item in kept), *(True for _ in free)]
-        spans = [span if moves else None for span, moves in zip(sources, may_move, strict=True)]
         # The model imitates the signs of placeholders where none is.
         stray = SIGNS - set(_outside(text, taken[most])) if kept else frozenset()
         as_written = all(text[item.start : item.end] in item.forms for item in kept)
@@ -107,7 +103,7 @@ class TermRules:
                 f"{text.strip()[:30]!r}...: has {len(all_forms):,} terms and items to keep: the "
                 f"first {MOST_TERMS} are sure to come"
             )
-        rest = stray, is_whole_text, tuple(spans[most]), attached
+        rest = stray, is_whole_text, tuple(sources[most]), attached
         return Terms(required, self.forbidden, *rest)
 
 

@@ -365,11 +365,13 @@ class Translator:
         self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int = 1
     ) -> dict[int, Input]:
         """What to search again so that a term takes its place (``term_places``), by its number."""
-        own = [i for i, source in enumerate(inputs) if may_stand_elsewhere(source)]
+        outputs = [best.ids for best, *_ in hypotheses]
+        pairs = enumerate(zip(inputs, outputs, strict=True))
+        own = [i for i, pair in pairs if may_stand_elsewhere(*pair, self.tokenizer)]
         if not own:  # other engines have no attention
             return {}
         aligner = self.aligner  # before threads ask for it
-        rows = [inputs[i] for i in own], [hypotheses[i][0].ids for i in own]
+        rows = [inputs[i] for i in own], [outputs[i] for i in own]
 
         def place(source: Input, output: list[int], attention: Tensor) -> Input | None:
             return with_term_in_place(source, output, attention, aligner, self.tokenizer)

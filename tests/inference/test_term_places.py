@@ -162,16 +162,59 @@ def test_the_best_is_not_dropped_where_the_source_is_longer_than_the_limit() -> 
 
 def test_only_terms_whose_place_in_the_text_is_known_are_moved_and_not_for_ever() -> None:
     own = source()
-    assert may_stand_elsewhere(own)
+    assert elsewhere(own)
     assert own.terms is not None
-    assert not may_stand_elsewhere(own._replace(terms=None))
-    assert not may_stand_elsewhere(own._replace(terms=own.terms._replace(spans=(None,))))
+    assert not elsewhere(own._replace(terms=None))
+    assert not elsewhere(own._replace(terms=own.terms._replace(spans=(None,))))
     for _ in range(MOST_ROUNDS):
         again = own.terms.constraints.with_place(0, 1, (HAUS,)) if own.terms else None
         assert again is not None
         assert own.terms is not None
         own = own._replace(terms=own.terms._replace(constraints=again))
-    assert not may_stand_elsewhere(own)
+    assert not elsewhere(own)
+
+
+def elsewhere(own: Input, output: Sequence[int] = (DAS, HAUS)) -> bool:
+    return may_stand_elsewhere(own, list(output), Pieces())  # type: ignore[arg-type]
+
+
+class Digits(Pieces):
+    """The number 12 in the source has id 21, in an output the ids 11, 12 and 13."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        names = {11: "▁", 12: "1", 13: "2", 21: "▁12"}
+        return [names.get(i) or super(Digits, self).pieces([i])[0] for i in ids]
+
+
+def number_12() -> Input:
+    vocabulary = Vocabulary([*PIECES, "▁", "1", "2"])
+    constraints = Constraints(vocabulary, [[[11, 12, 13]]])
+    terms = SearchTerms(constraints, [["12"]], False, frozenset(), ((4, 6),))
+    return Input([20, 21, 22, 23, 24], False, [], "the 12 is big.", terms)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ([DAS, 11, 12, 13, IST], False),
+        ([DAS, IST, GROSS, 11, 12, 13], False),
+        ([DAS, 11, 13, IST, 11, 12, 13], True),
+    ],
+)
+def test_a_number_is_moved_if_the_output_has_other_digits(
+    output: list[int], expected: bool
+) -> None:
+    assert may_stand_elsewhere(number_12(), output, Digits()) is expected  # type: ignore[arg-type]
+
+
+def test_a_number_takes_the_place_of_digits_alone() -> None:
+    aligner = Aligner([(0, 0)], shifted=False)
+    rows = (0, 1, 2, 1, 1, 5, 5, 5)  # "ist" looks at the next word, "2" and "groß" at 12
+    output = [DAS, GROSS, IST, 11, 13, 11, 12, 13]
+    again = with_term_in_place(number_12(), output, attention(*rows), aligner, Digits())  # type: ignore[arg-type]
+    assert again is not None
+    assert again.constraints is not None
+    assert again.constraints.begin == (0, 3)
 
 
 def test_a_word_that_a_term_needs_is_not_banned() -> None:
