@@ -5,6 +5,7 @@ import glob
 import hashlib
 import itertools
 import json
+import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,11 @@ from mt.utils.checks import short_repr
 from mt.utils.json_io import parse_json
 from mt.utils.line_io import read_lines
 
+log = logging.getLogger("mt")
+
 Pair = tuple[str, str]
 SPLITS = ("train", "validation", "test")
+HEADER = {"en", "de", "source", "target", "src", "tgt", "english", "german", "deutsch", "englisch"}
 HUB_TIMEOUT = 8.0  # seconds to wait for the hub's first answer
 
 
@@ -206,6 +210,11 @@ class FileReader:
             src, tgt = (header.index(str(name)) for name in names)
             columns = len(header)
         for number, row in enumerate(rows, start=first_line):
+            if number == 1 and all(cell.strip().lower() in HEADER for cell in row):
+                log.warning(
+                    f"{path}: its first line, {short_repr(row)}, seems to be a header and is read "
+                    "as a pair: name two of its columns with data.src and data.tgt"
+                )
             if row == [""] and split == "train":  # counted as empty
                 yield "", ""
                 continue

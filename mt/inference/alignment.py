@@ -137,6 +137,8 @@ def line_links(parts: Sequence[TranslatedPart]) -> list[tuple[int, int]]:
         if part.alignment is None:
             raise ValueError("no alignment: translate with attention=True")
         alignment = align(part.alignment, part.source, part.output, BETWEEN_BLANKS)
+        layout = len(part.before.split())  # the sign of a list
+        source_words, target_words = source_words + layout, target_words + layout
         links += [(s + source_words, t + target_words) for s, t, _ in alignment.links]
         source_words += len(alignment.source)
         target_words += len(alignment.target)

@@ -164,6 +164,8 @@ class Glossary:
         for own in AFTER_E if adjectives else ("",):
             before = [word + own if word in adjectives else word for word in words]
             for ending in AFTER_E if last.endswith("e") else ENDINGS:
+                if ending == "s" and last.endswith(("s", "ß", "x", "z")):
+                    continue
                 yield " ".join((*before, last + ending))
 
 

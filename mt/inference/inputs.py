@@ -28,6 +28,7 @@ class Input(NamedTuple):
     prefix: list[int]  # ids with which the output must begin
     text: str = ""
     terms: SearchTerms | None = None
+    before: str = ""  # what stands before it in the line, and before its translation
 
     @property
     def constraints(self) -> Constraints | None:
@@ -59,17 +60,18 @@ def plan_inputs(
     An input has at most ``max_length`` ids. With ``split`` a line is split into its sentences.
     """
     rows = [
-        (n, text)
+        (n, before, text)
         for n, line in enumerate(lines)
-        for text in (sentence_splitter.sentences(line) if split else [line])
+        for before, text in (sentence_splitter.sentences_of_line(line) if split else [("", line)])
     ]
-    all_caps = [split and sentence_splitter.is_all_caps(text) for _, text in rows]
+    all_caps = [split and sentence_splitter.is_all_caps(text) for _, _, text in rows]
     texts = [
-        text.capitalize() if caps else text for (_, text), caps in zip(rows, all_caps, strict=True)
+        text.capitalize() if caps else text
+        for (_, _, text), caps in zip(rows, all_caps, strict=True)
     ]
     encoded = encode_chunks(tokenizer.encode, texts, LONG_PIECE * max_length)
     inputs: list[list[Input]] = [[] for _ in lines]
-    for (n, text), caps, chunks in zip(rows, all_caps, encoded, strict=True):
+    for (n, before, text), caps, chunks in zip(rows, all_caps, encoded, strict=True):
         parts = [part for ids in chunks for part in _parts(ids, tokenizer, max_length)]
         if len(parts) > 1:
             log.warning(
@@ -78,7 +80,11 @@ def plan_inputs(
                 f"{len(parts):,} parts"
             )
         own_texts = [text] if len(parts) == 1 else tokenizer.decode(parts)
-        inputs[n] += [Input(p, caps, [], own) for p, own in zip(parts, own_texts, strict=True)]
+        befores = [before, *[" "] * len(parts)]
+        inputs[n] += [
+            Input(ids, caps, [], own, before=own_before)
+            for ids, own, own_before in zip(parts, own_texts, befores, strict=False)
+        ]
     return inputs
 
 
@@ -127,7 +133,7 @@ def _parts(ids: list[int], tokenizer: Tokenizer, max_length: int) -> list[list[i
 
 
 def add_prefixes(inputs: list[list[Input]], prefixes: list[str], tokenizer: Tokenizer) -> None:
-    """Give each line's prefix to the first of its inputs.
+    """Give each line's prefix to the first of its inputs; the line begins with nothing else.
 
     Raises ValueError unless there is one for each line.
     """
@@ -137,7 +143,7 @@ def add_prefixes(inputs: list[list[Input]], prefixes: list[str], tokenizer: Toke
     for text in {text for text, ids in zip(prefixes, encoded, strict=True) if UNK in ids}:
         log.warning(f"the vocabulary cannot spell the prefix {text!r}: it will not come whole")
     for line_inputs, ids in zip(inputs, encoded, strict=True):
-        line_inputs[:1] = [first._replace(prefix=ids) for first in line_inputs[:1]]
+        line_inputs[:1] = [first._replace(prefix=ids, before="") for first in line_inputs[:1]]
 
 
 def add_terms(

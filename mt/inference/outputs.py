@@ -57,7 +57,7 @@ def segment(
     pieces = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
     return TranslatedPart(
-        pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text
+        pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text, source.before
     )
 
 
@@ -71,7 +71,7 @@ def join(
     """The translation of a line from those of its inputs; without any it stays as it is."""
     if not outputs:
         is_blank = not any(c.isprintable() and not c.isspace() for c in line)
-        text = "" if is_blank else " ".join(line.split())
+        text = "" if is_blank else " ".join(line.splitlines()).rstrip()
         return Translation(line, text, 0.0, 0, ((text, 0.0),))
     ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
     texts = [
@@ -79,7 +79,9 @@ def join(
         for own in ranks
     ]
     scores = [sum(h.score for h in own) / len(own) for own in ranks]
-    n_best = tuple(zip(map(" ".join, texts), scores, strict=True))
+    befores = [output.input.before for output in outputs]
+    lines = ["".join(map("".join, zip(befores, own, strict=True))) for own in texts]
+    n_best = tuple(zip(lines, scores, strict=True))
     rest = tokenizer, find_aligner, calibration
     parts = tuple(
         segment(output, text, *rest) for output, text in zip(outputs, texts[0], strict=True)

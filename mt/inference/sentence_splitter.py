@@ -33,6 +33,8 @@ _END = re.compile(
     r"(?<![.!?…])[.!?…]+[\"'”’»«“)\]]*\s+(?=[\"'“”„«»‘(\[¿¡]*(?P<next>\w))"
     r"|[。！？]+[」』”]*\s*"
 )
+# What a line may begin with: "    - ", "3. ", "b) ", "[x] "
+_LAYOUT = re.compile(r"[ \u00a0]*(?:(?:[-*•·▪‣–—]|[0-9]{1,3}[.)]|[a-z]\)|\[[ xX]?\])[ \u00a0]+)*")
 _INITIALS = re.compile(r"[^\W\d_](\.[^\W\d_])*")  # one letter, or several with dots between
 _CLAUSE = tuple(",;:–—")
 _CLOSING = "\"'”’»«“)]"
@@ -44,6 +46,25 @@ def sentences(text: str) -> list[str]:
     bounds = [0, *_sentence_ends(text), len(text)]
     stripped = [text[start:end].strip() for start, end in itertools.pairwise(bounds)]
     return [sentence for sentence in stripped if sentence]
+
+
+def sentences_of_line(line: str) -> list[tuple[str, str]]:
+    """The sentences of a line as people type it, each after what stands before it.
+
+    That is a blank, or the layout that is no text: indentation, the sign or number of a list, and
+    tabs, which end a sentence.
+    """
+    rows: list[tuple[str, str]] = []
+    before = ""
+    for number, cell in enumerate(line.split("\t")):
+        before += "\t" if number else ""
+        layout = _LAYOUT.match(cell) if not rows else None
+        start = layout.end() if layout and cell[layout.end() :].strip() else 0
+        for sentence in sentences(cell[start:]):
+            rows.append((before + cell[:start], sentence))
+            before, start = " ", 0
+        before = before if before != " " else ""
+    return rows
 
 
 def is_all_caps(text: str) -> bool:

@@ -17,6 +17,7 @@ class TranslatedPart:
     alignment: Tensor | None = None  # [T, S], with attention: ``mt.inference.alignment``
     confidence: float = math.nan  # 0 to 1: ``mt.inference.confidence``
     text: str = ""  # of the output, its terms written as they must be
+    before: str = ""  # what stands before it in the line and in the translation
 
 
 @dataclass(frozen=True)

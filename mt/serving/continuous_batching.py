@@ -384,8 +384,11 @@ class ContinuousBatching:
         for k, (lines, breaks) in enumerate(zip(request.lines, request.breaks, strict=True)):
             own = [[next(numbers) for _ in range(next(counts))] for _ in lines]
             if any(i in texts for line in own for i in line):
+                befores = [source.before for source in request.inputs]
                 rows = [
-                    " ".join((texts[i] for i in inputs if i in texts) if inputs else line.split())
+                    "".join(befores[i] + texts[i] for i in inputs if i in texts).removeprefix(" ")
+                    if inputs
+                    else " ".join(line.split())
                     for line, inputs in zip(lines, own, strict=True)
                 ]
                 text = "".join(map("".join, zip(rows, (*breaks, ""), strict=True)))

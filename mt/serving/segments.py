@@ -19,6 +19,7 @@ def line_record(line: Translation, split: bool, tokens: bool) -> dict[str, Any]:
 
 def _segment_record(part: TranslatedPart, source: str, tokens: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
+        "before": part.before,
         "source": source,
         "text": part.text,
         "log_prob": rounded(sum(part.log_probs)),
@@ -41,7 +42,8 @@ def rounded(value: float) -> float | None:
 
 def _sources(line: Translation, split: bool) -> list[str]:
     """The source of each segment: as it was typed, or of a part of a long sentence its pieces."""
-    typed = sentence_splitter.sentences(line.source) if split else [line.source]
+    rows = sentence_splitter.sentences_of_line(line.source) if split else [("", line.source)]
+    typed = [sentence for _, sentence in rows]
     typed = [sentence.strip() for sentence in typed if sentence.strip() and line.parts]
     return typed if len(typed) == len(line.parts) else [_spell(p.source) for p in line.parts]
 

@@ -81,6 +81,7 @@ class CheckpointCallback(pl.Callback):
         self.folder, self.keep, self.validate_every = folder, keep, validate_every
         self.every_steps, self.every_minutes = parse_interval(checkpoint_every)
         self.step_files: list[str] = []
+        self.extra: str | None = None  # one of them that is there because the run ended
         self.best_score = float("-inf")
         self.last_step = 0
         self.last_due = time.monotonic()  # when a checkpoint by the clock was last due
@@ -144,10 +145,17 @@ class CheckpointCallback(pl.Callback):
     def save_last(self, trainer: pl.Trainer) -> None:
         self._save(trainer, "last.ckpt")
 
-    def save_step(self, trainer: pl.Trainer) -> None:
-        """Write step-NNNNNNNN.ckpt, then remove those too old to be averaged."""
+    def save_step(self, trainer: pl.Trainer, at_end: bool = False) -> None:
+        """Write step-NNNNNNNN.ckpt, then remove those too old to be averaged.
+
+        What ``at_end`` adds between two intervals leaves the mean when the run goes on: the model
+        is that of a run that never ended there.
+        """
         name = f"step-{trainer.global_step:08d}.ckpt"
-        self.step_files = [*(file for file in self.step_files if file != name), name][-self.keep :]
+        is_extra = at_end and name not in self.step_files
+        kept = (file for file in self.step_files if file not in (name, self.extra))
+        self.step_files = [*kept, name][-self.keep :]
+        self.extra = name if is_extra else None
         self._save(trainer, name)
         if trainer.is_global_zero:
             oldest = self.step_files[0]
@@ -164,9 +172,10 @@ class CheckpointCallback(pl.Callback):
         return [self.folder / name for name in self.step_files]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kept": list(self.step_files), "best": self.best_score}
+        return {"kept": list(self.step_files), "best": self.best_score, "extra": self.extra}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         # After a resume from an old checkpoint, later ones have replaced some of its files.
         self.step_files = [name for name in state_dict["kept"] if (self.folder / name).is_file()]
         self.best_score = state_dict["best"]
+        self.extra = state_dict.get("extra")  # checkpoints of version 0.1 lack it

@@ -48,7 +48,7 @@ def fit(run: Run) -> int:
             if report := trainer.profiler.summary():  # type: ignore[attr-defined]
                 log.info(report)
             if not module.stopped:
-                checkpoints.save_step(trainer)
+                checkpoints.save_step(trainer, at_end=True)
             checkpoints.save_last(trainer)
             write_model(run)
     except Diverged as error:  # raised on all ranks at once

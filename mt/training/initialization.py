@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from omegaconf import OmegaConf
 from tqdm import tqdm
 
 from mt.data import preprocessing, tokenizer
@@ -16,6 +17,7 @@ from mt.model.marian import MarianTransformer
 from mt.model.transformer import shape_of
 from mt.training.config import TrainConfig
 from mt.utils.console import describe
+from mt.utils.hydra_app import CONF
 
 log = logging.getLogger("mt")
 _SHA = ", sha256 "
@@ -62,6 +64,13 @@ def find_pretrained(
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     shape = _shape(loaded.model.config)
     _check_overrides(config.overrides, shape)
+    own, new = loaded.config.get("languages"), [str(config.data.src), str(config.data.tgt)]
+    if own and own != new:
+        log.warning(
+            f"init_from={path} translates {' to '.join(own)}, and this run learns "
+            f"{' to '.join(new)}: the weights may help little; data.src and data.tgt name the "
+            "languages"
+        )
     return PretrainedModel(f"{path}{_SHA}{checkpoint.digest(folder)[:12]}", shape, loaded)
 
 
@@ -73,12 +82,19 @@ def _shape(model: dict[str, Any]) -> dict[str, Any]:
 def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:
     """ValueError when the command line names a shape or tokenizer beside a pretrained model."""
     kind = {f"tokenizer.{name}" for name in ("path", "vocab_size", "byte_fallback", "split_digits")}
-    fixed = {"model", "variation", *kind, *(f"model.{name}" for name in shape)}
+    fixed = {"model", *kind, *(f"model.{name}" for name in shape)}
     for override, name in zip(overrides, _names(overrides), strict=True):
-        if name in fixed:
+        if name in fixed or (name == "variation" and _changes_shape(override, shape)):
             raise ValueError(
                 f"{override} cannot go with init_from: that model has a shape and a tokenizer"
             )
+
+
+def _changes_shape(override: str, shape: dict[str, Any]) -> bool:
+    """Whether an override such as variation=C_N2 names a file that sets the model's shape."""
+    file = Path(CONF, "variation", override.partition("=")[2] + ".yaml")
+    model = OmegaConf.select(OmegaConf.load(file), "model") if file.is_file() else None
+    return not set(model or ()).isdisjoint(shape)
 
 
 def _names(overrides: list[str]) -> list[str]:

@@ -42,6 +42,24 @@ HYDRA_FLAGS = {
     "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
 }  # fmt: skip
 
+# How other programs call settings of ours.
+SYNONYMS = {
+    **dict.fromkeys(("lr", "learning_rate", "rate"), "training.lr_factor"),
+    **dict.fromkeys(("epochs", "max_epochs", "steps", "num_steps"), "trainer.max_steps"),
+    **dict.fromkeys(("layers", "n_layers", "num_layers"), "model.N"),
+    **dict.fromkeys(("heads", "n_heads", "num_heads", "nhead"), "model.h"),
+    **dict.fromkeys(("hidden_size", "dim", "width"), "model.d_model"),
+    **dict.fromkeys(("dropout", "p_dropout"), "model.P_drop"),
+    **dict.fromkeys(("label_smoothing", "smoothing"), "training.eps_ls"),
+    **dict.fromkeys(("warmup",), "training.warmup_steps"),
+    **dict.fromkeys(("beam", "beams", "num_beams"), "search.beam_size"),
+    **dict.fromkeys(("length_penalty", "lenpen"), "search.alpha"),
+    **dict.fromkeys(("dev", "valid", "val"), "data.validation"),
+    **dict.fromkeys(("batch", "batch_size", "batch_tokens"), "data.tokens_per_step"),
+    **dict.fromkeys(("gpus", "num_gpus"), "trainer.devices"),
+    **dict.fromkeys(("resume", "checkpoint"), "ckpt"),
+}
+
 Settings = dict[str, Any]  # nested
 
 
@@ -120,7 +138,11 @@ def _no_setting(name: str, known: Settings) -> str:
     by_end = {full.rpartition(".")[2]: full for full in reversed(names)}  # the first one wins,
     by_end |= {full: full for full in names if "." not in full}  # but before it one of no group
     end = name.rpartition(".")[2]
-    close = [by_end[end]] if end in by_end else difflib.get_close_matches(name, names, 1, 0.75)
+    known_names = {*names, *({"data.validation"} if "data" in known else ())}
+    same = [full for own, full in by_end.items() if own.lower() == end.lower()]
+    close = [by_end[end]] if end in by_end else same
+    close = close or [full for full in [SYNONYMS.get(end.lower(), "")] if full in known_names]
+    close = close or difflib.get_close_matches(name, names, 1, 0.75)
     close = close or [by_end[other] for other in difflib.get_close_matches(end, by_end, 1)]
     hint = f"did you mean {close[0]}?" if close else "--cfg job prints all settings"
     return f"{name} is no setting; {hint}"

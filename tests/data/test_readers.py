@@ -284,3 +284,15 @@ def test_a_hostile_line_of_json_is_named(line: str, reason: str, tmp_path: Path)
     write_lines(tmp_path / "x.jsonl", ['{"en": "a", "de": "b"}', line])
     with pytest.raises(ValueError, match=rf"x\.jsonl, line 2: .*{reason}"):
         list(FileReader(train=str(tmp_path / "x.jsonl")).pairs("train"))
+
+
+@pytest.mark.parametrize(
+    ("first", "warns"), [("en\tde", True), ("Source\tTarget", True), ("a\tb", False)]
+)
+def test_a_header_that_is_read_as_a_pair_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: str, warns: bool
+) -> None:
+    (tmp_path / "x.tsv").write_text(f"{first}\nA house.\tEin Haus.\nen\tde\n")
+    reader = FileReader(train=str(tmp_path / "x.tsv"), src=0, tgt=1)
+    assert len(list(reader.pairs("train"))) == 3
+    assert ("seems to be a header" in caplog.text) is warns

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -80,6 +81,9 @@ def test_the_words_of_a_line_are_counted_through_its_parts() -> None:
         ("▁a", "▁b", "."), ("▁x", "."), (), None, soft([[0, 1, 0, 0], [0, 0, 1, 0]])
     )
     assert line_links([part, part]) == [(1, 0), (3, 1)]
+    # The sign of a list is a word of both sides.
+    listed = [replace(part, before="  - "), replace(part, before=" ")]
+    assert line_links(listed) == [(2, 1), (4, 2)]
     with pytest.raises(ValueError, match="attention=True"):
         line_links([TranslatedPart(("▁a",), ("▁x",), ())])
 

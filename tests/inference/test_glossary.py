@@ -44,6 +44,12 @@ def test_a_term_is_preferred_to_the_singular_of_another() -> None:
     assert [match.forms[0] for match in glossary.find("Apples of Apple")] == ["Äpfel", "Apple"]
 
 
+def test_no_s_comes_after_an_s() -> None:
+    forms = Glossary([("hello", ["Servus"])]).forms(("Servus",))
+    assert "Servuss" not in forms
+    assert "Servuses" in forms
+
+
 def test_a_glossary_without_inflection_finds_and_allows_what_is_written() -> None:
     glossary = Glossary([("contract", ["der Vertrag"])], inflect=False)
     assert glossary.find("contracts") == []

@@ -125,7 +125,8 @@ def test_split_translates_sentence_by_sentence(babbling: Translator) -> None:
     [result] = babbling.translate([text], split=True)
     alone = babbling.translate([SENTENCES[0], SENTENCES[5], SENTENCES[20]])
     assert result.source == text
-    assert result.text == " ".join(sentence.text for sentence in alone)
+    first, second, third = (sentence.text for sentence in alone)
+    assert result.text == f"  {first} {second}\t{third}"
     assert result.tokens == sum(sentence.tokens for sentence in alone)
     assert [part.output for part in result.parts] == [
         sentence.parts[0].output for sentence in alone

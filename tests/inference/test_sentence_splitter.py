@@ -7,7 +7,13 @@ import time
 import pytest
 
 from mt.data.tokenizer import Tokenizer
-from mt.inference.sentence_splitter import chunks, is_all_caps, sentences, split_points
+from mt.inference.sentence_splitter import (
+    chunks,
+    is_all_caps,
+    sentences,
+    sentences_of_line,
+    split_points,
+)
 
 # Sentences
 
@@ -183,3 +189,27 @@ def test_a_long_line_without_ends_takes_no_more_than_its_share() -> None:
     start = time.process_time()
     assert len(sentences("Dr. A " * 50_000)) == 1
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("One. Two.", [("", "One."), (" ", "Two.")]),
+        ("  One.   Two. ", [("  ", "One."), (" ", "Two.")]),
+        ("Tea\t$3.00\tNo.", [("", "Tea"), ("\t", "$3.00"), ("\t", "No.")]),
+        ("\t\tTea. Milk.\t\tBread\t", [("\t\t", "Tea."), (" ", "Milk."), ("\t\t", "Bread")]),
+        ("- Tea", [("- ", "Tea")]),
+        ("    * 3. Close it. Go.", [("    * 3. ", "Close it."), (" ", "Go.")]),
+        ("b) [x] Done", [("b) [x] ", "Done")]),
+        ("\t• Tea\t- milk", [("\t• ", "Tea"), ("\t", "- milk")]),
+        ("1990. It was good.", [("", "1990. It was good.")]),
+        ("A. Smith is here", [("", "A. Smith is here")]),
+        ("-5 degrees", [("", "-5 degrees")]),
+        ("3.", [("", "3.")]),
+        ("- ", [("", "-")]),
+        (" \t ", []),
+        ("", []),
+    ],
+)
+def test_a_line_has_sentences_and_layout(line: str, expected: list[tuple[str, str]]) -> None:
+    assert sentences_of_line(line) == expected

@@ -124,7 +124,8 @@ def test_tokens() -> None:
     assert blank == {"segments": []}
     assert first["segments"] == [
         {
-            "source": "Hi you", "text": "HI YOU", "log_prob": -1.5, "confidence": None,
+            "before": "", "source": "Hi you", "text": "HI YOU",
+            "log_prob": -1.5, "confidence": None,
             "source_pieces": ["▁Hi", "▁you"], "pieces": ["▁HI", "▁YOU"],
             "log_probs": [-0.5, -0.5, -0.5],
         }
@@ -162,7 +163,8 @@ def test_a_line_that_stays_as_it_is_has_a_segment() -> None:
     for split in (True, False):
         assert line_record(line, split, tokens=True)["segments"] == [
             {
-                "source": "10:30", "text": "10:30", "log_prob": 0.0, "confidence": 1.0,
+                "before": "", "source": "10:30", "text": "10:30",
+                "log_prob": 0.0, "confidence": 1.0,
                 "source_pieces": (), "pieces": (), "log_probs": [],
             }
         ]  # fmt: skip

@@ -66,6 +66,26 @@ def test_the_last_step_checkpoints_are_kept(tmp_path: Path) -> None:
     assert [path.stem for path in trainer.callback.to_average()] == names(tmp_path)
 
 
+def test_what_the_end_of_a_run_adds_leaves_the_mean_when_it_goes_on(tmp_path: Path) -> None:
+    trainer = start(tmp_path, keep=3)
+    for _ in range(5):
+        batch(trainer)
+    trainer.callback.save_step(trainer, at_end=True)
+    averaged = [path.stem for path in trainer.callback.to_average()]
+    assert averaged == ["step-00000002", "step-00000004", "step-00000005"]
+
+    resumed = start(tmp_path, keep=3, **torch.load(tmp_path / "step-00000005.ckpt"))
+    resumed.global_step = 5
+    batch(resumed)
+    averaged = [path.stem for path in resumed.callback.to_average()]
+    assert averaged == ["step-00000002", "step-00000004", "step-00000006"]
+    resumed.callback.save_step(resumed, at_end=True)  # it was saved already
+    batch(resumed)
+    batch(resumed)
+    averaged = [path.stem for path in resumed.callback.to_average()]
+    assert averaged == ["step-00000004", "step-00000006", "step-00000008"]
+
+
 def test_nothing_happens_within_a_step(tmp_path: Path) -> None:
     trainer = start(tmp_path)
     batch(trainer, step_done=False)

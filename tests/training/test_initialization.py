@@ -173,6 +173,24 @@ def test_another_shape_or_tokenizer_is_refused_beside_a_pretrained_model(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_variation_that_keeps_the_shape_goes_with_a_pretrained_model(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command_line = [*command(corpus, tmp_path / "run", model), "variation=D_eps_ls0"]
+    assert run(command_line, monkeypatch) == 0
+
+
+def test_weights_of_the_other_direction_are_warned_of(
+    corpus: Path, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(command(corpus, tmp_path / "same", model), monkeypatch) == 0
+    assert "translates" not in (tmp_path / "same" / "train.log").read_text()
+    settings = ["data.src=de", "data.tgt=en"]
+    assert run([*command(corpus, tmp_path / "other", model), *settings], monkeypatch) == 0
+    expected = "translates en to de, and this run learns de to en"
+    assert expected in (tmp_path / "other" / "train.log").read_text()
+
+
 def test_a_size_that_the_command_line_does_not_name_fits_the_text_and_is_found_again(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

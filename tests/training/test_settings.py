@@ -136,6 +136,11 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(name: str, accept: A
     ("name", "message"),
     [
         ("tokenizer.vocab", "did you mean tokenizer.vocab_size"),
+        ("model.n", "did you mean model.N?"),
+        ("beam", "did you mean search.beam_size?"),
+        ("epochs", "did you mean trainer.max_steps?"),
+        ("training.lr", "did you mean training.lr_factor?"),
+        ("data.dev", "did you mean data.validation?"),
         ("training.warmup", "did you mean training.warmup_steps"),
         ("training.seed", "did you mean seed"),
         ("model.n_heads", "model.n_heads is no setting"),

@@ -119,7 +119,9 @@ function keep(sources, translation) {
   sources.forEach((text, i) => {
     const line = makeLine(text, translation.lines[i].segments.map(judge));
     // The lists of several sentences are mixed up: theirs are asked for when they are wanted.
-    if (line.segments.length === 1) line.segments[0].others = n_best.map((texts) => texts[i]);
+    const [{ before }] = line.segments.length ? line.segments : [{ before: "" }];
+    const others = n_best.map((texts) => texts[i]?.slice(before.length));
+    if (line.segments.length === 1) line.segments[0].others = others;
     kept.set(text, line);
   });
   const present = new Set(splitLines(source.value));
@@ -157,7 +159,7 @@ function show(lines) {
 }
 
 function textOf(line) {
-  if (line.segments) return line.segments.map((segment) => segment.text).join(" ");
+  if (line.segments) return line.segments.map(({ before, text }) => before + text).join("");
   return line.partial + line.stale;
 }
 
@@ -215,7 +217,8 @@ async function choose(line, s, text) {
   const old = line.segments[s];
   if (text === old.text) return;
   const others = old.others && [...new Set([...old.others, old.text])];
-  replace(line, s, { source: old.source, text, others });
+  const { before } = old;
+  replace(line, s, { before, source: old.source, text, others });
   speak(text);
   try {
     // The server spells out the same text once more, to say which words it looked at. It must not
@@ -225,7 +228,7 @@ async function choose(line, s, text) {
     const segments = answer.translations[0].lines.flatMap((found) => found.segments);
     const now = kept.get(line.source);
     if (segments.length === 1 && now?.segments[s]?.text === text) {
-      replace(now, s, { ...judge(segments[0]), text, others });
+      replace(now, s, { ...judge(segments[0]), before, text, others });
     }
   } catch (error) {
     ignoreFailure(error); // without an answer the choice stands, but hovering shows nothing

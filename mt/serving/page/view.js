@@ -56,7 +56,7 @@ function segmentsOf(line) {
         word.classList.toggle("term", terms.has(number));
       }),
     );
-    return s ? [" ", element] : [element];
+    return [segment.before, element];
   });
 }
 
