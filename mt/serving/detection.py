@@ -33,9 +33,16 @@ class Detector:
         return self.source, probabilities[self.source]
 
     def _rank(self, text: str) -> list[tuple[str, float]]:
-        known = dict(_identifier(self.source, self.target).rank(text))
-        known = {language: known.get(language, 0.0) for language in (self.source, self.target)}
+        known = self._probabilities(text)
+        # "We met Jürgen in Düsseldorf.": names must not outweigh the words of the sentence.
+        words = self._probabilities(" ".join(w for w in text.split() if w[:1].islower()))
+        if known[self.target] > known[self.source] and words[self.source] > words[self.target]:
+            known = words
         return sorted(known.items(), key=lambda item: -item[1])  # the source first if they equal
+
+    def _probabilities(self, text: str) -> dict[str, float]:
+        known = dict(_identifier(self.source, self.target).rank(text))
+        return {language: known.get(language, 0.0) for language in (self.source, self.target)}
 
 
 @cache
