@@ -55,11 +55,12 @@ def with_term_in_place(
     # What comes before an earlier place stays as it is.
     fixed = max(len(source.prefix), constraints.begin[1] + 1 if constraints.begin else 0)
     candidates: list[tuple[list[int], str, int]] = []  # ids and text of a word, the term
+    text_of = [source.text[slice(*span)] if span else "" for span in source.terms.spans]
     for term, span in enumerate(source.terms.spans):
         if span is None:
             continue
         owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
-        is_number = _is_number(source.text[slice(*span)])
+        is_number = _is_number(text_of[term])
         weights = word_weights(soft, [("", owned)], own)[:, 0].tolist()
         first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
@@ -71,9 +72,12 @@ def with_term_in_place(
         return None
     ids, word, term = min(candidates)  # the first one, so that the others can follow
     begin = ids[0]
-    # A number has its blank in a piece of its own, and stray signs are left out.
+    # A number has its blank in a piece of its own. Stray signs are left out, and before code others.
+    is_code = text_of[term].startswith("`")
     while begin > fixed and not pieces[begin].startswith("▁"):
-        if not source.terms.stray.issuperset(pieces[begin - 1].strip("▁")):
+        before = pieces[begin - 1].strip("▁")
+        is_sign = is_code and not any(map(str.isalnum, before))
+        if not is_sign and not source.terms.stray.issuperset(before):
             break
         begin -= 1
     is_glued = begin > 0 and not pieces[begin].startswith("▁")  # to a quotation mark

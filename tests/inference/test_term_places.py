@@ -207,6 +207,29 @@ def test_a_number_is_moved_if_the_output_has_other_digits(
     assert may_stand_elsewhere(number_12(), output, Digits()) is expected  # type: ignore[arg-type]
 
 
+def test_code_takes_the_place_of_a_word_and_of_the_quote_before_it() -> None:
+    class Quoted(Pieces):
+        def pieces(self, ids: Sequence[int]) -> list[str]:
+            names = {11: "▁„", 12: "Haus", 13: "“", 14: "▁`", 15: "house", 16: "`"}
+            return [names.get(i) or super(Quoted, self).pieces([i])[0] for i in ids]
+
+    vocabulary = Vocabulary([*PIECES, "▁„", "Haus", "“", "▁`", "house", "`"])
+    constraints = Constraints(vocabulary, [[[14, 15, 16]]])
+    terms = SearchTerms(constraints, [["`house`"]], False, frozenset(), ((4, 11),))
+    own = Input([20, 14, 15, 16, 22, 23, 24], False, [], "the `house` is big.", terms)
+    rows = (0, 1, 2, 3, 4, 5, 6, 6, 6)
+    weights = torch.zeros(1, 1, len(rows) + 1, 8)
+    for token, position in enumerate(rows):
+        weights[0, 0, token, position] = 1.0
+    output = [DAS, 11, 12, 13, IST, GROSS, 14, 15, 16]
+    aligner = Aligner([(0, 0)], shifted=False)
+    again = with_term_in_place(own, output, weights, aligner, Quoted())  # type: ignore[arg-type]
+    assert again is not None
+    assert again.constraints is not None
+    assert again.constraints.begin == (0, 1)
+    assert again.constraints.banned == ((12,),)
+
+
 def test_a_number_takes_the_place_of_digits_alone() -> None:
     aligner = Aligner([(0, 0)], shifted=False)
     rows = (0, 1, 2, 1, 1, 5, 5, 5)  # "ist" looks at the next word, "2" and "groß" at 12
