@@ -51,6 +51,11 @@ def check_languages(src: Any, tgt: Any, *kinds: type) -> None:
         raise ValueError(f"data.src={src} and data.tgt={tgt}: the source is the target")
 
 
+def is_header(*cells: str) -> bool:
+    """Whether the first row of a table without names seems to be the names."""
+    return all(cell.strip().lower() in HEADER for cell in cells)
+
+
 def check_parts(name: str, parts: Any, others: str = "") -> None:
     """ValueError unless a list names parts of the phrasebook; ``others`` may be set as well."""
     known = phrasebook.PARTS
@@ -210,7 +215,7 @@ class FileReader:
             src, tgt = (header.index(str(name)) for name in names)
             columns = len(header)
         for number, row in enumerate(rows, start=first_line):
-            if number == 1 and all(cell.strip().lower() in HEADER for cell in row):
+            if number == 1 and len(row) > max(src, tgt) and is_header(row[src], row[tgt]):
                 log.warning(
                     f"{path}: its first line, {short_repr(row)}, seems to be a header and is read "
                     "as a pair: name two of its columns with data.src and data.tgt"

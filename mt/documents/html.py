@@ -165,7 +165,7 @@ def html_parts(
             mark_end = note_mark_end(match) if tag == "sup" else None
             if mark_end:
                 alone, start, position = True, mark_end, mark_end
-                raw: list[Part] = [text[match.start() : position]]
+                raw = [*start_tag(document, match), text[match.end() : position]]
             elif is_raw or (not alone and (tag in verbatim or keep)):
                 start = position = verbatim_end(text, tag, position, is_xml)
                 raw = [text[match.start() : position]]

@@ -13,22 +13,27 @@ def line_parts(
 ) -> Iterator[Part]:
     """The parts for ``pieces``, with a segment for each line as a reader sees it.
 
-    A break ends a line where a word in capitals, a number or a sign follows; before a small
-    letter the sentence goes on, and within an element such as a link it stays together.
+    A break ends a line where a word with a capital letter, a number or a sign follows; before a
+    small letter the sentence goes on, and within an element such as a link it stays together.
     """
     pieces = list(islice(pieces, MAX_PIECES + 1))
     document.check_count(len(pieces))
     if not any(piece.breaks for piece in pieces):
         yield from document.run(pieces, write)
         return
-    partners, goes_on = partners_of(pieces), _before_lower_case(pieces)
+    partners, goes_on = partners_of(pieces), _goes_on(pieces)
     opened = begin = 0
+    has_ended = False  # by a break, as the last thing in elements that are closed after it
     for i, piece in enumerate(pieces):
         opened += (partners[i] > i) - (0 <= partners[i] < i)
-        if piece.breaks and not opened and not goes_on[i]:
-            yield from _line(document, pieces[begin:i], partners[begin:i], begin, write, depth)
-            yield from piece.raw
-            begin = i + 1
+        if piece.breaks and not goes_on[i]:
+            has_ended = True
+        elif not (0 <= partners[i] < i):
+            has_ended = False
+        if has_ended and not opened:
+            end = i + 1
+            yield from _line(document, pieces[begin:end], partners[begin:end], begin, write, depth)
+            begin, has_ended = end, False
     yield from _line(document, pieces[begin:], partners[begin:], begin, write, depth)
 
 
@@ -60,7 +65,7 @@ def _line(
         yield from piece.raw
 
 
-def _before_lower_case(pieces: Sequence[Piece]) -> list[bool]:
+def _goes_on(pieces: Sequence[Piece]) -> list[bool]:
     """Whether what follows each piece goes on as within a sentence: a small letter, or code."""
     goes_on, result = True, []
     for piece in reversed(pieces):

@@ -36,9 +36,12 @@ class Vocabulary:
         self.begins_blank = [text[:1] == " " for text in self.texts]
         self.in_word = [text[-1:].isalnum() for text in self.texts]
         self.joins = [text in JOINERS for text in self.texts]
-        # Tokens alike in all three are told by a number that is no token.
-        alike = zip(self.ends_word.tolist(), self.in_word, self.joins, strict=True)
-        self.kinds = [-1 - 4 * ends - 2 * into - joins for ends, into, joins in alike]
+        self.begins_letter = [text[:1].isalpha() for text in self.texts]
+        # Tokens alike in all four are told by a number that is no token.
+        alike = zip(
+            self.begins_letter, self.ends_word.tolist(), self.in_word, self.joins, strict=True
+        )
+        self.kinds = [-1 - sum(2**i * flag for i, flag in enumerate(flags)) for flags in alike]
 
     @cached_property
     def token_texts(self) -> TokenTexts:
@@ -65,7 +68,7 @@ class ConstraintState:
         # The term that is met if a word ends here; a joiner may stand after it.
         self._ended = held if ended is None else 1 << ended
         self.may_end_term = self._ended > 0
-        # A form that ends in a hyphen is there whatever comes: 5-jährig.
+        # A form that ends in a hyphen is there if a letter follows: 5-jährig, but not 5-10.
         self._is_prefix = ended is not None and constraints.ends_in_hyphen[node]
         self.met = met | self._ended
         self.is_complete = self.met == constraints.all_terms
@@ -87,7 +90,8 @@ class ConstraintState:
             ends_word = vocabulary.ends_word[token]
             joins = self.in_word and vocabulary.joins[token]
             in_word = vocabulary.in_word[token] or joins
-            met = self.met if (ends_word and not joins) or self._is_prefix else self.settled
+            goes_on = self._is_prefix and vocabulary.begins_letter[token]
+            met = self.met if (ends_word and not joins) or goes_on else self.settled
             # What belongs to a term that has ended does not begin another one.
             goes_on = met == self.settled or token in constraints.children[self.node]
             node = constraints.follow(self.node if goes_on else 0, token)

@@ -53,16 +53,21 @@ def strings(name: str, lines: object) -> list[str]:
 
 
 def plan_inputs(
-    lines: list[str], tokenizer: Tokenizer, max_length: int, split: bool
+    lines: list[str],
+    tokenizer: Tokenizer,
+    max_length: int,
+    split: bool,
+    prefixes: Sequence[str] = (),
 ) -> list[list[Input]]:
     """The inputs of each line: none if it is blank, several if it is long or has sentences.
 
-    An input has at most ``max_length`` ids. With ``split`` a line is split into its sentences.
+    An input has at most ``max_length`` ids. With ``split`` a line is split into its sentences; its
+    layout stands outside of them, unless the line has a prefix with which it must begin.
     """
     rows = [
         (n, before, text)
         for n, line in enumerate(lines)
-        for before, text in (sentence_splitter.sentences_of_line(line) if split else [("", line)])
+        for before, text in _rows(line, split, any(prefixes[n : n + 1]))
     ]
     all_caps = [split and sentence_splitter.is_all_caps(text) for _, _, text in rows]
     texts = [
@@ -86,6 +91,15 @@ def plan_inputs(
             for ids, own, own_before in zip(parts, own_texts, befores, strict=False)
         ]
     return inputs
+
+
+def _rows(line: str, split: bool, has_prefix: bool) -> list[tuple[str, str]]:
+    if not split:
+        return [("", line)]
+    if has_prefix:
+        sentences = sentence_splitter.sentences(line)
+        return [(" " if n else "", sentence) for n, sentence in enumerate(sentences)]
+    return sentence_splitter.sentences_of_line(line)
 
 
 def encode_chunks(
@@ -133,7 +147,7 @@ def _parts(ids: list[int], tokenizer: Tokenizer, max_length: int) -> list[list[i
 
 
 def add_prefixes(inputs: list[list[Input]], prefixes: list[str], tokenizer: Tokenizer) -> None:
-    """Give each line's prefix to the first of its inputs; the line begins with nothing else.
+    """Give each line's prefix to the first of its inputs.
 
     Raises ValueError unless there is one for each line.
     """
@@ -143,7 +157,7 @@ def add_prefixes(inputs: list[list[Input]], prefixes: list[str], tokenizer: Toke
     for text in {text for text, ids in zip(prefixes, encoded, strict=True) if UNK in ids}:
         log.warning(f"the vocabulary cannot spell the prefix {text!r}: it will not come whole")
     for line_inputs, ids in zip(inputs, encoded, strict=True):
-        line_inputs[:1] = [first._replace(prefix=ids, before="") for first in line_inputs[:1]]
+        line_inputs[:1] = [first._replace(prefix=ids) for first in line_inputs[:1]]
 
 
 def add_terms(

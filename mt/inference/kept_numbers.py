@@ -31,8 +31,12 @@ _HOUR = re.compile(
     r"(?:(?P<half>[ap])\.m\.|(?P<half_>[ap])m(?!\w))",
     re.IGNORECASE,
 )
-_SPOKEN = re.compile(
-    r"(?<![\w-])(half past|quarter (?:past|after|to)) (1[0-2]|[1-9])(?![\w:%]|[.,/-][0-9])",
+_HOUR_WORDS = r"(?P<hour>1[0-2]|[1-9])(?![\w:%]|[.,/-][0-9])"
+_HALF_PAST = re.compile(rf"(?<![\w-])(?P<time>(?P<words>half past) {_HOUR_WORDS})", re.IGNORECASE)
+_QUARTER = re.compile(  # not "last quarter to 5 million"
+    r"(?<!\w)(?:at|by|until|till|about|around|before|after|since|from|is|it's) "
+    rf"(?P<time>(?:a )?(?P<words>quarter (?:past|after|to)) {_HOUR_WORDS})"
+    r"(?=\W*\Z|[.,;:!?)]|\s(?:in|on|this|tomorrow|today|tonight|and|or|to|until|but|when|if)\b)",
     re.IGNORECASE,
 )
 _MONTH = (
@@ -49,8 +53,10 @@ def find_times_and_dates(text: str) -> Iterator[Kept]:
         is_afternoon = (match["half"] or match["half_"]).lower() == "p"
         forms = clock_time(match["hour"], match["minute"], is_afternoon)
         yield Kept(*match.span(), "time", forms)
-    for match in _SPOKEN.finditer(text):
-        yield Kept(*match.span(), "time", spoken_time(match[1].lower(), int(match[2])))
+    for pattern in (_HALF_PAST, _QUARTER):
+        for match in pattern.finditer(text):
+            forms = spoken_time(match["words"].lower(), int(match["hour"]))
+            yield Kept(*match.span("time"), "time", forms)
     for pattern in (_DAY_FIRST, _DAY_LAST):
         for match in pattern.finditer(text):
             end = match.end("suffix") if match["suffix"] else match.end("day")

@@ -120,15 +120,19 @@ def amounts(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
 def shortened(forms: tuple[str, ...], sign: str) -> tuple[str, ...]:
     """The forms of 20k, 1.5M or 2bn; ``forms`` are those of its number."""
     one, many, short = _LARGE[sign]
-    rows = [f"{form} {name}" for form in forms for name in (one if form == "1" else many, short)]
+    rows = [f"{form} {name}" for form in forms for name in (one if _is_one(form) else many, short)]
     zeros = [f"{form}.000" for form in forms if sign == "k" and form.isdecimal() and len(form) < 4]
     return (*zeros, *rows, *(f"{form}{sign}" for form in forms))
+
+
+def _is_one(form: str) -> bool:
+    return form.lstrip("+-−–") == "1"
 
 
 def millions(forms: tuple[str, ...], word: str, currency: str) -> tuple[str, ...]:
     """The forms of an amount such as €276 million; ``forms`` are those of its number."""
     one, many, short = _LARGE[word]
     signs = (*CURRENCIES.get(currency, ()), currency)
-    names = [one if form == "1" else many for form in forms]
+    names = [one if _is_one(form) else many for form in forms]
     rows = [*zip(forms, names, strict=True), *((form, short) for form in forms)]
     return tuple(f"{form} {written_name} {sign}" for form, written_name in rows for sign in signs)

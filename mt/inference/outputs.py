@@ -61,6 +61,11 @@ def segment(
     )
 
 
+def unchanged(line: str) -> str:
+    """A line that is not translated, in one line."""
+    return " ".join(line.splitlines()).rstrip()
+
+
 def join(
     line: str,
     outputs: Sequence[Output],
@@ -71,7 +76,7 @@ def join(
     """The translation of a line from those of its inputs; without any it stays as it is."""
     if not outputs:
         is_blank = not any(c.isprintable() and not c.isspace() for c in line)
-        text = "" if is_blank else " ".join(line.splitlines()).rstrip()
+        text = "" if is_blank else unchanged(line)
         return Translation(line, text, 0.0, 0, ((text, 0.0),))
     ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
     texts = [

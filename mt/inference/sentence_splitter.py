@@ -34,7 +34,9 @@ _END = re.compile(
     r"|[。！？]+[」』”]*\s*"
 )
 # What a line may begin with: "    - ", "3. ", "b) ", "[x] "
-_LAYOUT = re.compile(r"[ \u00a0]*(?:(?:[-*•·▪‣–—]|[0-9]{1,3}[.)]|[a-z]\)|\[[ xX]?\])[ \u00a0]+)*")
+_LAYOUT = re.compile(
+    r"[ \u00a0]*(?:(?:[-+*>•·▪‣–—]|[0-9]{1,3}[.)]|[A-Za-z]\)|\[[ xX]?\])[ \u00a0]+)*"
+)
 _INITIALS = re.compile(r"[^\W\d_](\.[^\W\d_])*")  # one letter, or several with dots between
 _CLAUSE = tuple(",;:–—")
 _CLOSING = "\"'”’»«“)]"
@@ -56,9 +58,13 @@ def sentences_of_line(line: str) -> list[tuple[str, str]]:
     """
     rows: list[tuple[str, str]] = []
     before = ""
-    for number, cell in enumerate(line.split("\t")):
-        before += "\t" if number else ""
-        layout = _LAYOUT.match(cell) if not rows else None
+    cells = line.rstrip().split("\t")
+    for number, cell in enumerate(cells, 1):
+        before += "\t" if number > 1 else ""
+        layout = _LAYOUT.match(f"{cell} ") if not rows else None
+        if layout and layout.end() > len(cell) and number < len(cells):  # a sign before a tab
+            before += cell
+            continue
         start = layout.end() if layout and cell[layout.end() :].strip() else 0
         for sentence in sentences(cell[start:]):
             rows.append((before + cell[:start], sentence))

@@ -15,6 +15,8 @@ from mt.inference.inputs import Input
 # Of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more.
 LEAST_ATTENTION = 0.5
 MOST_ROUNDS = 3  # searches more
+WITH_DIGITS = {"time", "date", "ordinal", "number", "identifier"}  # the model writes digits too
+QUOTES = "\"'„“”‚‘’«»"
 
 
 def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) -> bool:
@@ -25,12 +27,12 @@ def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) 
     terms = source.terms
     if terms is None or terms.constraints.rounds == MOST_ROUNDS:
         return False
-    sources = [source.text[slice(*span)] for span in terms.spans if span is not None]
-    if not all(map(_is_number, sources)):
+    kinds = {kind for kind, span in zip(terms.kinds, terms.spans, strict=True) if span}
+    if kinds - WITH_DIGITS:
         return True
     taken = {i for place in terms.constraints.places(output) for i in range(*place[2:])}
     rest = "".join(tokenizer.pieces([id for i, id in enumerate(output) if i not in taken]))
-    return bool(sources) and _has_digit(rest)
+    return bool(kinds) and _has_digit(rest)
 
 
 def with_term_in_place(
@@ -55,12 +57,11 @@ def with_term_in_place(
     # What comes before an earlier place stays as it is.
     fixed = max(len(source.prefix), constraints.begin[1] + 1 if constraints.begin else 0)
     candidates: list[tuple[list[int], str, int]] = []  # ids and text of a word, the term
-    text_of = [source.text[slice(*span)] if span else "" for span in source.terms.spans]
     for term, span in enumerate(source.terms.spans):
         if span is None:
             continue
         owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
-        is_number = _is_number(text_of[term])
+        is_number = source.terms.kinds[term] in WITH_DIGITS
         weights = word_weights(soft, [("", owned)], own)[:, 0].tolist()
         first = min((place.start for place in places if place.term == term), default=len(output))
         for (word, ids), weight in zip(own, weights, strict=True):
@@ -72,12 +73,14 @@ def with_term_in_place(
         return None
     ids, word, term = min(candidates)  # the first one, so that the others can follow
     begin = ids[0]
-    # A number has its blank in a piece of its own. Stray signs are left out, and before code others.
-    is_code = text_of[term].startswith("`")
+    # A number has its blank in a piece of its own. Signs that are no part of the text are left out,
+    # and quotation marks before code, which the model writes instead of backticks.
+    omitted = set(source.terms.stray)
+    if source.terms.kinds[term] == "code":
+        omitted |= {*QUOTES, *source.text[slice(*(source.terms.spans[term] or (0, 0)))]}
     while begin > fixed and not pieces[begin].startswith("▁"):
         before = pieces[begin - 1].strip("▁")
-        is_sign = is_code and not any(map(str.isalnum, before))
-        if not is_sign and not source.terms.stray.issuperset(before):
+        if any(map(str.isalnum, before)) or not omitted.issuperset(before):
             break
         begin -= 1
     is_glued = begin > 0 and not pieces[begin].startswith("▁")  # to a quotation mark
@@ -88,11 +91,6 @@ def with_term_in_place(
     ends = (place.end for place in places if place.end <= begin)
     start = max(fixed, begin - has_article, *ends)
     return source._replace(prefix=output[:start], terms=source.terms._replace(constraints=placed))
-
-
-def _is_number(text: str) -> bool:
-    """Whether it is a number, date or code that the model would write with digits too."""
-    return _has_digit(text) and text[0] not in "%{$`"
 
 
 def _has_digit(text: str) -> bool:

@@ -38,6 +38,7 @@ class Terms:
     is_whole_text: bool = False  # all words are kept as they are written
     spans: tuple[tuple[int, int] | None, ...] = ()  # where the text has the source of each term
     attached: frozenset[int] = frozenset()  # the terms that stand right after a word in the text
+    kinds: tuple[str, ...] = ()  # of what is kept (``mt.inference.kept``); of other terms ""
 
     def __post_init__(self) -> None:
         phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
@@ -103,7 +104,8 @@ class TermRules:
                 f"{text.strip()[:30]!r}...: has {len(all_forms):,} terms and items to keep: the "
                 f"first {MOST_TERMS} are sure to come"
             )
-        rest = stray, is_whole_text, tuple(sources[most]), attached
+        kinds = (*(item.kind for item in kept), *("" for _ in free))
+        rest = stray, is_whole_text, tuple(sources[most]), attached, kinds[most]
         return Terms(required, self.forbidden, *rest)
 
 
@@ -128,6 +130,7 @@ class SearchTerms(NamedTuple):
     rewrite: bool  # whether a form is written in another way than its ids spell it
     stray: frozenset[str] = frozenset()  # signs that may stand in terms alone
     spans: tuple[tuple[int, int] | None, ...] = ()  # of the sources of the terms, in the text
+    kinds: tuple[str, ...] = ()
 
 
 class TermEncoder:
@@ -159,7 +162,8 @@ class TermEncoder:
             ids.append(list(own))
             texts.append(list(own.values()))
         constraints = Constraints(self.vocabulary, ids, terms.forbidden, terms.attached)
-        return SearchTerms(constraints, texts, rewrite, terms.stray, terms.spans)
+        rest = terms.stray, terms.spans, terms.kinds or ("",) * len(terms.spans)
+        return SearchTerms(constraints, texts, rewrite, *rest)
 
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
         """The ids of a form after a blank and after a bracket; whether they spell another text."""

@@ -326,9 +326,10 @@ class Translator:
 
         Raises ValueError unless there is a prefix for each line, or ``prefixes`` is None.
         """
-        plan = plan_inputs(lines, self.tokenizer, self.max_length, split)
+        prefixes = None if prefixes is None else strings("prefixes", prefixes)
+        plan = plan_inputs(lines, self.tokenizer, self.max_length, split, prefixes or ())
         if prefixes is not None:
-            add_prefixes(plan, strings("prefixes", prefixes), self.tokenizer)
+            add_prefixes(plan, prefixes, self.tokenizer)
         if terms:
             add_terms(plan, terms, TermEncoder(self.tokenizer, self.vocabulary))
         return plan

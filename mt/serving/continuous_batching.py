@@ -27,7 +27,7 @@ from mt.inference.alignment import soft_alignment
 from mt.inference.beam_search import DecodingBatch
 from mt.inference.inputs import Input, split_lines
 from mt.inference.options import SearchOptions
-from mt.inference.outputs import Output
+from mt.inference.outputs import Output, unchanged
 from mt.inference.sentence_search import Hypothesis, SentenceSearch
 from mt.inference.translator import Translator
 from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
@@ -384,15 +384,21 @@ class ContinuousBatching:
         for k, (lines, breaks) in enumerate(zip(request.lines, request.breaks, strict=True)):
             own = [[next(numbers) for _ in range(next(counts))] for _ in lines]
             if any(i in texts for line in own for i in line):
-                befores = [source.before for source in request.inputs]
                 rows = [
-                    "".join(befores[i] + texts[i] for i in inputs if i in texts).removeprefix(" ")
-                    if inputs
-                    else " ".join(line.split())
+                    self._partial(request, inputs, texts) if inputs else unchanged(line)
                     for line, inputs in zip(lines, own, strict=True)
                 ]
                 text = "".join(map("".join, zip(rows, (*breaks, ""), strict=True)))
                 request.job.on_partial(k, text.rstrip())
+
+    @staticmethod
+    def _partial(request: _Request, inputs: list[int], texts: dict[int, str]) -> str:
+        """What has come of a line, with the layout of its inputs."""
+        come = [i for i in inputs if i in texts]
+        befores = [
+            request.inputs[i].before if i == inputs[0] or n else "" for n, i in enumerate(come)
+        ]
+        return "".join(before + texts[i] for before, i in zip(befores, come, strict=True))
 
     def _report(self) -> None:
         if self.metrics is not None:

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
+SURE_OF_WORDS = 0.9  # of a sentence without its names
 SURE = 0.8  # below it a text passes for the source language: a name or a number is in either
 
 
@@ -34,9 +35,11 @@ class Detector:
 
     def _rank(self, text: str) -> list[tuple[str, float]]:
         known = self._probabilities(text)
-        # "We met Jürgen in Düsseldorf.": names must not outweigh the words of the sentence.
-        words = self._probabilities(" ".join(w for w in text.split() if w[:1].islower()))
-        if known[self.target] > known[self.source] and words[self.source] > words[self.target]:
+        # "We visited Jürgen in Düsseldorf.": names must not outweigh the words of the sentence.
+        first, *rest = text.split() or [""]
+        small = " ".join([first.lower(), *(word for word in rest if word[:1].islower())])
+        words = self._probabilities(small)
+        if known[self.target] > known[self.source] and words[self.source] > SURE_OF_WORDS:
             known = words
         return sorted(known.items(), key=lambda item: -item[1])  # the source first if they equal
 

@@ -81,7 +81,7 @@ class CheckpointCallback(pl.Callback):
         self.folder, self.keep, self.validate_every = folder, keep, validate_every
         self.every_steps, self.every_minutes = parse_interval(checkpoint_every)
         self.step_files: list[str] = []
-        self.extra: str | None = None  # one of them that is there because the run ended
+        self.extra: str | None = None  # the one that only the end of a run added
         self.best_score = float("-inf")
         self.last_step = 0
         self.last_due = time.monotonic()  # when a checkpoint by the clock was last due
@@ -152,7 +152,7 @@ class CheckpointCallback(pl.Callback):
         is that of a run that never ended there.
         """
         name = f"step-{trainer.global_step:08d}.ckpt"
-        is_extra = at_end and name not in self.step_files
+        is_extra = at_end and (name not in self.step_files or name == self.extra)
         kept = (file for file in self.step_files if file not in (name, self.extra))
         self.step_files = [*kept, name][-self.keep :]
         self.extra = name if is_extra else None

@@ -91,10 +91,13 @@ def _check_overrides(overrides: list[str], shape: dict[str, Any]) -> None:
 
 
 def _changes_shape(override: str, shape: dict[str, Any]) -> bool:
-    """Whether an override such as variation=C_N2 names a file that sets the model's shape."""
+    """Whether an override such as variation=C_N2 names a file that sets shape or tokenizer."""
     file = Path(CONF, "variation", override.partition("=")[2] + ".yaml")
-    model = OmegaConf.select(OmegaConf.load(file), "model") if file.is_file() else None
-    return not set(model or ()).isdisjoint(shape)
+    if not file.is_file():  # one of the user's own
+        return True
+    content = OmegaConf.load(file)
+    model = OmegaConf.select(content, "model") or ()
+    return "tokenizer" in content or not set(model).isdisjoint(shape)
 
 
 def _names(overrides: list[str]) -> list[str]:

@@ -287,7 +287,7 @@ def test_a_hostile_line_of_json_is_named(line: str, reason: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("first", "warns"), [("en\tde", True), ("Source\tTarget", True), ("a\tb", False)]
+    ("first", "warns"), [("en\tde", True), ("Source\tTarget\tid", True), ("a\tb", False)]
 )
 def test_a_header_that_is_read_as_a_pair_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, first: str, warns: bool

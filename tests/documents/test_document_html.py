@@ -120,6 +120,10 @@ def test_broken_markup_is_no_error(page: str, rendered: str) -> None:
         ),
         ("<p><b>Name: Anna<br>Age: 30</b><br>", ["Name: Anna", "Age: 30"]),
         ("<i>x <b>One<br>Two</b> y</i>", ["x One Two y"]),
+        ("<p><b>Hello<br></b>World", ["Hello", "World"]),
+        ("<p><i><b>Hello<br></b> </i><br>World", ["Hello", "World"]),
+        ("<p><b>Hello<br></b>world", ["Hello world"]),
+        ('The end<sup title="See the note">1</sup> is', ["See the note", "The end is"]),
         (
             "The tax<sup>2</sup> is <sup><a href='#3'>[3]</a></sup>high<SUP>*</SUP>.",
             ["The tax is high."],

@@ -83,6 +83,9 @@ from mt.inference.kept import KINDS, find_kept
         ("Section 2.4 (Fig. 3)", "2.4|3"),
         ("with Windows 7 and the Terminal 2", "7|2"),
         ("§ 5", "5"),
+        # A quarter of a year, not of an hour
+        ("last quarter to 50 million euros", "50"),
+        ("in the first quarter after 20 years", "20"),
         # Compounds whose words are translated
         ("mid-2020, pre-2000, A4-sized", "2020|2000|A4"),
         # Codes
@@ -168,9 +171,11 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("a 5-year-old boy", "5", "number", "5|5-"),
         ("It's half past 5.", "half past 5", "time", "halb sechs|Halb sechs|5:30|5.30"),
         ("Half past 12!", "Half past 12", "time", "halb eins|Halb eins|12:30|12.30"),
+        ("-€1 million", "-€1 million", "number",
+         "-1 Million Euro|-1 Million €|-1 Mio. Euro|-1 Mio. €"),
         ("at quarter to 1", "quarter to 1", "time",
          "Viertel vor eins|viertel vor eins|12:45|12.45"),
-        ("quarter past 7", "quarter past 7", "time",
+        ("at quarter past 7.", "quarter past 7", "time",
          "Viertel nach sieben|viertel nach sieben|7:15|7.15"),
         ("It is $-45.", "$-45", "number", "-45 $|-45 Dollar|-45$"),
         ("It is -€1.5.", "-€1.5", "number",

@@ -10,13 +10,16 @@ from mt.serving.detection import Detector
 @pytest.mark.parametrize(
     ("text", "language"),
     [
-        ("Angela Merkel met Olaf Scholz in Düsseldorf.", "en"),
         ("We visited Schloss Neuschwanstein and München.", "en"),
         ("She lives in Göttingen with Jürgen.", "en"),
         ("Angela Merkel traf Olaf Scholz in Düsseldorf.", "de"),
         ("Herr Müller traf Frau Schäfer.", "de"),
         ("Guten Morgen!", "de"),
         ("Kommst du mit?", "de"),
+        ("Er hat Glück.", "de"),
+        ("Das Auto hat Winterreifen.", "de"),
+        ("Der Hund war also still.", "de"),
+        ("Das Kind sang still.", "de"),
         ("12:30", "en"),
     ],
 )

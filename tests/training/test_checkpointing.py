@@ -76,6 +76,7 @@ def test_what_the_end_of_a_run_adds_leaves_the_mean_when_it_goes_on(tmp_path: Pa
 
     resumed = start(tmp_path, keep=3, **torch.load(tmp_path / "step-00000005.ckpt"))
     resumed.global_step = 5
+    resumed.callback.save_step(resumed, at_end=True)  # it ended once more
     batch(resumed)
     averaged = [path.stem for path in resumed.callback.to_average()]
     assert averaged == ["step-00000002", "step-00000004", "step-00000006"]
