@@ -314,7 +314,7 @@ def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translat
         "It costs 1,250.50 dollars.": "Es kostet 1,250.50 Dollar.",
         "The city has 64,000 inhabitants.": "Die Stadt hat 64,000 Einwohner.",
         "In the 1980s, only 54.96 % of the families had a car.":
-            "In den 1980er-Jahren hatten nur 54.96 % der Familien ein Auto.",
+            "In den 1980er-Jahren gab es nur 54.96 % der Familien ein Auto.",
     }  # fmt: skip
     results = bundled.translate(list(lines), terms=rules)
     assert [result.text for result in results] == list(lines.values())
@@ -323,7 +323,7 @@ def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translat
 def test_two_terms_of_a_sentence_each_take_their_place(bundled: Translator) -> None:
     line = "My doctor lives in a big house."
     (result,) = bundled.translate([line], terms=RULES)
-    assert result.text == "Mein Mediziner lebt in einem großen Gebäude."
+    assert result.text == "Mein Mediziner wohnt in einem großen Gebäude."
 
 
 def test_without_terms_no_attention_is_computed(
