@@ -89,7 +89,7 @@ SETTINGS = [
     ),
     ("data.train=a=b(1)", r"data.train=a=b\(1\): cannot be read: .* stands in quotation marks"),
     ("modle.N=6", r"modle.N is no setting; did you mean model.N\?"),
-    ("model.layers=6", r"model.layers is no setting; --cfg job prints all settings"),
+    ("model.layers=6", r"model.layers is no setting; did you mean model.N\?"),
     ("trainer.max_stepz=1", r"trainer.max_stepz is no setting; did you mean trainer.max_steps\?"),
     ("+trainer.max_stepz=1", r"trainer.max_stepz is no setting; did you mean trainer.max_steps\?"),
     ("model.N", r"model.N: write a setting as NAME=VALUE"),
