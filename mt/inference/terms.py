@@ -47,6 +47,8 @@ class Terms:
         count = len(self.required)
         if len(self.spans) > count or not all(0 <= term < count for term in self.attached):
             raise ValueError("spans and attached are of terms that there are not")
+        if self.kinds and len(self.kinds) != len(self.spans):
+            raise ValueError("kinds must be as many as spans")
 
 
 @dataclass(frozen=True)

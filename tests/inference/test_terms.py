@@ -239,3 +239,9 @@ def test_many_long_terms_take_little_memory() -> None:
     assert sum(len(form) for own in forms for form in own) <= 20_000
     (alone,) = TermRules(glossary).of("w1").required
     assert len(alone) > len(forms[1])
+
+
+def test_kinds_are_those_of_the_spans() -> None:
+    assert Terms((("12",),), spans=((0, 2),), kinds=("number",)).kinds == ("number",)
+    with pytest.raises(ValueError, match="kinds must be as many as spans"):
+        Terms((("12",),), spans=((0, 2),), kinds=("number", "date"))
