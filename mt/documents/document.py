@@ -61,6 +61,20 @@ def is_note_mark(raised: str) -> bool:
     return 0 < len(mark) <= LONGEST_MARK and sum(map(str.isalpha, mark)) <= 1
 
 
+def goes_on_after(texts: Sequence[str]) -> list[bool]:
+    """For each of the texts, whether the next one that is not blank begins with a small letter.
+
+    Then a line break is within a sentence. Otherwise it is between lines of an address or a verse,
+    or after a title.
+    """
+    goes_on, result = False, []
+    for text in reversed(texts):
+        result.append(goes_on)
+        if words := text.lstrip():
+            goes_on = words[0].islower()
+    return result[::-1]
+
+
 def size_text(size: int) -> str:
     """A number of bytes for people."""
     return f"{size / 2**30:,.1f} GB" if size >= 2**30 else f"{size / 2**20:,.0f} MB"

@@ -163,14 +163,12 @@ def html_parts(
             keep = _is_kept(attributes)
             is_raw = tag in RAW and not (is_xml and closed)
             mark_end = note_mark_end(match) if tag == "sup" else None
-            if mark_end:
-                alone, start, position = True, mark_end, mark_end
-                raw = [*start_tag(document, match), text[match.end() : position]]
-            elif is_raw or (not alone and (tag in verbatim or keep)):
-                start = position = verbatim_end(text, tag, position, is_xml)
-                raw = [text[match.start() : position]]
-                if is_raw and not keep:
+            if mark_end or is_raw or (not alone and (tag in verbatim or keep)):
+                start = position = mark_end or verbatim_end(text, tag, position, is_xml)
+                raw: list[Part] = [text[match.start() : position]]
+                if (mark_end or is_raw) and not keep:
                     raw = [*start_tag(document, match), text[match.end() : position]]
+                alone = alone or mark_end is not None
             else:
                 raw = [match[0]] if keep else start_tag(document, match)
             if tag == "a" and _ends_in_link(run):

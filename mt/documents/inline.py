@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mt.documents.document import Segment, Tag, TagKind
+from mt.documents.document import Segment, Tag, TagKind, goes_on_after
 
 _BREAK = re.compile(r"[\t\n\r\x85\u2028\u2029]")
 _CLOSING = tuple(".,;:!?)]}%…”“’»")  # no blank comes before these
@@ -70,7 +70,9 @@ class Paragraph:
             focus, first, end = words
             parts: list[Item] = [Span(None, [])]
             inner = focus.items[first:end]
-            for item, goes_on in zip(inner, _before_lower_case(inner), strict=True):
+            for item, goes_on in zip(
+                inner, goes_on_after(list(map(_first_text, inner))), strict=True
+            ):
                 if isinstance(item, Void) and (item.ends or (item.separates and not goes_on)):
                     parts += [item, Span(None, [])]
                 else:
@@ -285,17 +287,8 @@ def _texts(items: list[Item]) -> Iterator[Text]:
             yield from _texts(item.items)
 
 
-def _before_lower_case(items: list[Item]) -> list[bool]:
-    """Whether the next word after each item starts as within a sentence.
-
-    If it does not, a line break is between lines of an address or a verse, or after a title.
-    """
-    lower, result = False, []
-    for item in reversed(items):
-        result.append(lower)
-        words = next((text.text.lstrip() for text in _texts([item]) if text.text.strip()), "")
-        lower = words[0].islower() if words else lower
-    return result[::-1]
+def _first_text(item: Item) -> str:
+    return next((text.text for text in _texts([item]) if text.text.strip()), "")
 
 
 def _weights(items: list[Item]) -> Iterator[int]:

@@ -1,10 +1,12 @@
 """Lines that end in a break, such as ``<br>``: each is a segment, as a reader sees it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from mt.documents.document import goes_on_after
 from mt.documents.text_document import MAX_PIECES, Part, Piece, TextDocument, Writer, partners_of
 
+CODE = "code"  # stands for some: a sentence goes on with it
 MOST_DEPTH = 20  # elements in one another whose lines are segments
 
 
@@ -21,7 +23,8 @@ def line_parts(
     if not any(piece.breaks for piece in pieces):
         yield from document.run(pieces, write)
         return
-    partners, goes_on = partners_of(pieces), _goes_on(pieces)
+    partners = partners_of(pieces)
+    goes_on = goes_on_after([CODE if piece.is_noun else piece.text for piece in pieces])
     opened = begin = 0
     has_ended = False  # by a break, as the last thing in elements that are closed after it
     for i, piece in enumerate(pieces):
@@ -63,15 +66,3 @@ def _line(
     yield from line_parts(document, pieces[start:end], write, depth + 1)
     for piece in pieces[end:]:
         yield from piece.raw
-
-
-def _goes_on(pieces: Sequence[Piece]) -> list[bool]:
-    """Whether what follows each piece goes on as within a sentence: a small letter, or code."""
-    goes_on, result = True, []
-    for piece in reversed(pieces):
-        result.append(goes_on)
-        if text := piece.text.lstrip():
-            goes_on = text[0].islower()
-        elif piece.is_noun:
-            goes_on = True
-    return result[::-1]

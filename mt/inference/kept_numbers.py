@@ -157,9 +157,10 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
         yield amount or Kept(*match.span(), "number", forms)
     for match in _AMOUNT_RANGE.finditer(text):
         if is_number(match[2]) and is_number(match[4]):
-            pairs = number_range(match[2], match[3], match[4], decimal)
-            pairs += (f"{pairs[0].split(match[3])[0]} bis {pairs[0].split(match[3])[1]}",)
-            yield Kept(*match.span(), "number", (*amounts(pairs, match[1]), match[0]))
+            ends = (written(number, decimal)[0] for number in match.group(2, 4))
+            forms = number_range(match[2], match[3], match[4], decimal)
+            every = amounts((*forms, " bis ".join(ends)), match[1])
+            yield Kept(*match.span(), "number", (*every, match[0]))
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token.isalpha():
@@ -237,9 +238,9 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     forms = written(number, decimal)
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
         return Kept(start - 1, end, "number", with_sign(forms, "-−–"))
-    signed = _SIGNED.search(before)
+    signed = _sign_and_currency(text, start)
     if signed and decimal != "as written" and (match := _MILLIONS.match(text, end)):
-        sign, currency = _sign_and_currency(signed)
+        sign, currency = signed
         every = millions(with_sign(forms, sign), match[1], currency)
         return Kept(start - 2, match.end(), "number", every)
     is_plain = text[start - 1 : start] in CURRENCIES and not text[start - 2 : start - 1].isalpha()
@@ -261,15 +262,19 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     return Kept(start, end, "number", forms)
 
 
-def _sign_and_currency(signed: re.Match[str]) -> tuple[str, str]:
+def _sign_and_currency(text: str, start: int) -> tuple[str, str] | None:
+    """Of "-$" or "$-" before a number that begins at ``start``."""
+    signed = _SIGNED.search(text[max(0, start - 3) : start])
+    if signed is None:
+        return None
     sign = signed[1] or signed[2]
     return sign, signed[0].replace(sign, "")
 
 
 def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | None:
     """A number with the sign of a currency before it or after it, or with a unit after it."""
-    if signed := _SIGNED.search(text[max(0, start - 3) : start]):
-        sign, currency = _sign_and_currency(signed)
+    if signed := _sign_and_currency(text, start):
+        sign, currency = signed
         every = amounts(with_sign(forms, sign), currency)
         german = tuple(form for form in every if not form.startswith(currency))
         return Kept(start - 2, end, "number", german)

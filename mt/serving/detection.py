@@ -35,12 +35,13 @@ class Detector:
 
     def _rank(self, text: str) -> list[tuple[str, float]]:
         known = self._probabilities(text)
-        # "We visited Jürgen in Düsseldorf.": names must not outweigh the words of the sentence.
-        first, *rest = text.split() or [""]
-        small = " ".join([first.lower(), *(word for word in rest if word[:1].islower())])
-        words = self._probabilities(small)
-        if known[self.target] > known[self.source] and words[self.source] > SURE_OF_WORDS:
-            known = words
+        if known[self.target] > known[self.source]:
+            # "We visited Jürgen in Düsseldorf.": names must not outweigh the words of the sentence.
+            first, *rest = text.split() or [""]
+            small = " ".join([first.lower(), *(word for word in rest if word[:1].islower())])
+            words = self._probabilities(small)
+            if words[self.source] > SURE_OF_WORDS:
+                known = words
         return sorted(known.items(), key=lambda item: -item[1])  # the source first if they equal
 
     def _probabilities(self, text: str) -> dict[str, float]:

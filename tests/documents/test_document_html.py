@@ -124,6 +124,7 @@ def test_broken_markup_is_no_error(page: str, rendered: str) -> None:
         ("<p><i><b>Hello<br></b> </i><br>World", ["Hello", "World"]),
         ("<p><b>Hello<br></b>world", ["Hello world"]),
         ('The end<sup title="See the note">1</sup> is', ["See the note", "The end is"]),
+        ('An end<sup title="Not this" translate="no">1</sup> is', ["An end is"]),
         (
             "The tax<sup>2</sup> is <sup><a href='#3'>[3]</a></sup>high<SUP>*</SUP>.",
             ["The tax is high."],
