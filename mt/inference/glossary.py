@@ -18,7 +18,14 @@ from mt.utils.json_io import read_regular
 MOST_BYTES = 20 * 2**20
 MOST_FORMS = 100  # of a term
 MOST_CHARACTERS = 500  # of a term
-HEADERS = [["source", "target"], ["term", "translation"]]  # of a CSV, not terms
+# What the first row of a table may say of its columns: it is no term.
+HEADERS = (
+    ("source", "target"),
+    ("src", "tgt"),
+    ("term", "translation"),
+    ("english", "german"),
+    ("englisch", "deutsch"),
+)
 TOKEN = re.compile(r"\w+|[^\w\s]")
 # What German nouns and adjectives add for case, number and gender, the word as it is first.
 ENDINGS = ("", "e", "en", "er", "es", "em", "n", "s", "ern")
@@ -103,7 +110,7 @@ class Glossary:
                 return cls(_read_tbx(content, *languages), inflect)
             text = content.decode("utf-8-sig")
             is_csv = Path(path).suffix.lower() == ".csv"
-            return cls(_read_csv(text, *languages) if is_csv else _read_tsv(text), inflect)
+            return cls((_read_csv if is_csv else _read_tsv)(text, *languages), inflect)
         except UnicodeDecodeError:
             raise ValueError(f"{path}: not UTF-8 text") from None
         except ValueError as error:
@@ -179,14 +186,20 @@ def _split_targets(text: str) -> list[str]:
     return [target for target in text.split("|") if target.strip()]
 
 
-def _read_tsv(text: str) -> Iterator[tuple[str, list[str]]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        source, *targets = line.split("\t")
-        if not source.strip() or len(targets) != 1 or not _split_targets(targets[0]):
+def _is_header(cells: Iterable[str], *languages: str) -> bool:
+    names = tuple(name.strip().lower() for name in cells)
+    return names in (*HEADERS, languages)
+
+
+def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
+    lines = enumerate(text.splitlines(), 1)
+    rows = [(n, line.split("\t")) for n, line in lines if line.strip() and line[0] != "#"]
+    if rows and _is_header(rows[0][1], source, target):
+        rows.pop(0)
+    for number, (term, *targets) in rows:
+        if not term.strip() or len(targets) != 1 or not _split_targets(targets[0]):
             raise ValueError(f"line {number}: must be a term, a tab and its translation")
-        yield source, _split_targets(targets[0])
+        yield term, _split_targets(targets[0])
 
 
 def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
@@ -196,8 +209,7 @@ def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
     except csv.Error as error:
         raise ValueError(f"not comma-separated values: {error}") from None
     for number, row in enumerate(rows, 1):
-        names = [name.strip().lower() for name in row[:2]]
-        if not any(map(str.strip, row)) or (number == 1 and names in [*HEADERS, [source, target]]):
+        if not any(map(str.strip, row)) or (number == 1 and _is_header(row[:2], source, target)):
             continue
         if len(row) not in (2, 4) or not all(map(str.strip, row)):
             raise ValueError(f"row {number}: must be a term, a comma and its translation")
