@@ -109,6 +109,7 @@ _AMOUNT_RANGE = re.compile(  # $5-$10
     r"(?<![\w.,-])([€$£¥])([0-9.,]*[0-9])([-–])\1([0-9.,]*[0-9])(?![\w%])(?![.,:/–-][0-9])"
 )
 _SIGNED = re.compile(r"(?<!\w)(?:([-−–+])[€$£¥]|[€$£¥]([-−–+]))\Z")  # before an amount
+_AND_MORE = re.compile(r"\+(?![\w+])")  # $50+
 _RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
 # "10-minute", "5-year-old": the words are to be translated.
 _COMPOUND = re.compile(r"([0-9.,]*[0-9])(?:-[a-z]+)+")
@@ -281,6 +282,8 @@ def _amount(text: str, start: int, end: int, forms: tuple[str, ...]) -> Kept | N
     if text[start - 1 : start] in CURRENCIES:
         start -= 1
         sign = text[start]
+        if _AND_MORE.match(text, end):
+            end, forms = end + 1, tuple(f"{form}+" for form in forms)
     elif match := _SIGN_AFTER.match(text, end):
         end, sign = match.end(), match[1]
     else:

@@ -177,6 +177,8 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
          "Viertel vor eins|viertel vor eins|12:45|12.45"),
         ("at quarter past 7.", "quarter past 7", "time",
          "Viertel nach sieben|viertel nach sieben|7:15|7.15"),
+        ("for $50+ a day", "$50+", "number", "50+ $|50+ Dollar|50+$|$50+"),
+        ("It is $5++.", "$5", "number", "5 $|5 Dollar|5$|$5"),
         ("It is $-45.", "$-45", "number", "-45 $|-45 Dollar|-45$"),
         ("It is -€1.5.", "-€1.5", "number",
          "-1,5 €|-1,5 Euro|-1.5 €|-1.5 Euro|-1,5€|-1.5€"),
