@@ -34,13 +34,19 @@ def texts(ids: list[list[int]], tokenizer: Tokenizer) -> list[str]:
 
 
 def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
-    """The text of one of an output's hypotheses, its terms written as they must be."""
+    """The text of one of an output's hypotheses, its terms written as they must be.
+
+    NFKC makes three dots of an ellipsis: it is one character again where the source has it.
+    """
     terms, all_caps = output.input.terms, output.input.all_caps
     (text,) = texts([ids], tokenizer)
     stray = "" if terms is None else "".join(set(text) & terms.stray)
     if terms is not None and (terms.rewrite or all_caps or stray):
-        return written(ids, terms, tokenizer, all_caps, stray)
-    return text.upper() if all_caps else text
+        text = written(ids, terms, tokenizer, all_caps, stray)
+    elif all_caps:
+        text = text.upper()
+    source = output.input.text
+    return text.replace("...", "…") if "…" in source and "..." not in source else text
 
 
 def segment(

@@ -17,7 +17,10 @@ from mt.data import tokenizer as tokenizers
 from mt.data.special_ids import BOS, EOS
 from mt.data.tokenizer import Tokenizer
 from mt.inference.incremental import InferenceModel
+from mt.inference.inputs import Input
 from mt.inference.options import SearchOptions
+from mt.inference.outputs import Output, output_text
+from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Translation
 from mt.inference.translator import Translator
 from mt.model import checkpoint
@@ -417,3 +420,20 @@ def test_a_sentence_in_capitals_is_translated_in_lower_case_and_put_in_capitals_
     assert mixed.text == f"{alone[0]} {alone[1].upper()}"
     whole = babbling.translate([line.upper()], **settings)
     assert whole[0].parts != all_caps.parts  # a corpus is translated as it is
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("Yes… no.", "ja… nein"),
+        ("Yes... no.", "ja... nein"),
+        ("Yes.", "ja... nein"),
+        ("Yes… and... no.", "ja... nein"),
+    ],
+)
+def test_an_ellipsis_is_written_as_the_source_has_it(
+    bpe: Tokenizer, source: str, written: str
+) -> None:
+    [ids] = bpe.encode_target(["ja... nein"])
+    output = Output(Input([], False, [], source), [Hypothesis(ids, 0.0, 0.0)], None)
+    assert output_text(output, ids, bpe) == written
