@@ -33,6 +33,7 @@ with console.exit_at_interrupt():
     from mt.inference.alignment import line_links
     from mt.inference.arguments import SEARCH_HELP, make_parser, search_options
     from mt.inference.glossary import Glossary
+    from mt.inference.inputs import split_lines
     from mt.inference.options import CONTINUATION_TOKENS, SearchOptions, load_search_defaults
     from mt.inference.records import translation_record
     from mt.inference.terms import TermRules
@@ -372,7 +373,8 @@ def source_blocks(
     args: argparse.Namespace, stream: BinaryIO | None, whole: bool
 ) -> Iterator[list[str]]:
     if stream is None:  # what the shell gave that is not UTF-8 becomes a question mark
-        return iter([[s.encode("utf-8", "replace").decode("utf-8") for s in args.sentences]])
+        texts = [s.encode("utf-8", "replace").decode("utf-8") for s in args.sentences]
+        return iter([[line for text in texts for line in split_lines(text)[0]]])
     if stream.isatty():
         print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
     return read_blocks(stream, args.input or "standard input", whole)

@@ -59,7 +59,7 @@ def test_sentences_as_arguments(greedy: Translate, expected: Callable) -> None:
     sentences = ["The bear hears the door.", "An apple", "", "two\nlines"]
     done = greedy(*sentences)
     assert done.code == 0
-    assert done.out.split("\n") == [*expected(sentences), ""]
+    assert done.out.split("\n") == [*expected([*sentences[:3], "two", "lines"]), ""]
     assert len(set(done.out.split("\n"))) >= 4, "a model that ignores its source"
     assert done.err == ""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mt.documents.archive import MAX_UNPACKED, UNREAD_FORMATS, refuse_unread_format
 from mt.documents.document import Document, DocumentError, Segment, Tag, TagKind
-from mt.documents.formats import EXTENSIONS, MARKDOWN, TABLES, extension_of, read_document
+from mt.documents.formats import EXTENSIONS, MARKDOWN, PLAIN, TABLES, extension_of, read_document
 from mt.documents.tags import translate_segments
 from mt.inference.translation import Translation
 from mt.utils.line_io import ResumableFile
@@ -22,7 +22,8 @@ def is_document(path: str | os.PathLike[str]) -> bool:
 
     Also one that cannot be read: ``load_document`` says as what to save it.
     """
-    return extension_of(os.fspath(path)) in (*EXTENSIONS, *UNREAD_FORMATS)
+    extension = extension_of(os.fspath(path))
+    return extension != PLAIN and extension in (*EXTENSIONS, *UNREAD_FORMATS)
 
 
 def refusal(path: str | os.PathLike[str]) -> str:

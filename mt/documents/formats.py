@@ -16,8 +16,10 @@ HTML = (".html", ".htm", ".xhtml")
 MARKDOWN = (".md", ".markdown")
 OPEN_DOCUMENT = (".odt", ".ods", ".odp")
 TABLES = (".csv", ".tsv", ".jsonl")  # whose columns must be named
+PLAIN = ".txt"  # for ``mt.translate`` a file of lines, such as a corpus
 EXTENSIONS = (
-    ".docx", ".pptx", *OPEN_DOCUMENT, *HTML, *MARKDOWN, ".srt", ".vtt", ".po", ".pot", *TABLES,
+    ".docx", ".pptx", *OPEN_DOCUMENT, *HTML, *MARKDOWN, PLAIN, ".srt", ".vtt", ".po", ".pot",
+    *TABLES,
 )  # fmt: skip
 
 
@@ -93,6 +95,10 @@ def _reader(extension: str, columns: Sequence[str]) -> Reader:
         from mt.documents.tables import read_csv, read_jsonl
 
         return partial(read_jsonl if extension == ".jsonl" else read_csv, columns=columns)
+    if extension == PLAIN:
+        from mt.documents.plain_text import read_txt
+
+        return read_txt
     from mt.documents.subtitles import read_srt, read_vtt
 
     return read_srt if extension == ".srt" else read_vtt

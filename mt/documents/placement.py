@@ -1,6 +1,7 @@
 """Where the elements of a segment stand in its translation, by the links between the words."""
 
 import itertools
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
@@ -10,6 +11,9 @@ from dataclasses import dataclass, field
 from mt.documents.document import Segment, TagKind
 from mt.documents.word_links import WORD, Link, Span
 
+# An amount is one word with its sign, which German writes on the other side.
+_NUMBER = r"[0-9]+(?:[.,][0-9]+)*"
+_WORD = re.compile(rf"[$€£¥]{_NUMBER}(?!\w)|{_NUMBER}[ \u00a0]?[$€£¥%](?!\w)|{WORD.pattern}")
 MARK_WITHIN = 10  # words between the translation of a word and that of the mark after it
 
 
@@ -33,7 +37,7 @@ class _Words:
         self.text = text
         self.spans: list[Span] = []
         self.first: dict[Span, int] = {}  # of a whole word: the number of its first piece
-        for match in WORD.finditer(text):
+        for match in _WORD.finditer(text):
             own = cuts[bisect_right(cuts, match.start()) : bisect_left(cuts, match.end())]
             self.first[match.span()] = len(self.spans)
             self.spans += itertools.pairwise([match.start(), *own, match.end()])
@@ -64,8 +68,8 @@ class Placement:
     def __init__(self, source: Segment, target: str, links: Sequence[Link]) -> None:
         cuts = sorted({tag.position for tag in source.tags})
         self.source = _Words(source.text, cuts)
-        whole = [match.span() for match in WORD.finditer(source.text)]
-        wholes = [match.span() for match in WORD.finditer(target)]
+        whole = [match.span() for match in _WORD.finditer(source.text)]
+        wholes = [match.span() for match in _WORD.finditer(target)]
         pairs: dict[tuple[Span, Span], float] = {}  # of whole words
         for first, second, weight in links:
             s, t = _find(whole, first), _find(wholes, second)

@@ -23,6 +23,7 @@ TIMES = re.compile(rf"\s*{TIME}[ \t]*-->[ \t]*{TIME}")
 # <i>, </font> and <c.yellow>, WebVTT's times, and the {\an8} of other players
 TAG = re.compile(rf"</?([a-zA-Z]\w*)(?!\w)[^<>\r\n]*>|<{TIME}>|{{\\[^{{}}\r\n]*}}")
 DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
+SPEAKER = re.compile(r"\s*(?:[A-Z][A-Z .'’#0-9-]{0,30}:\s|♪)")  # of hearing aids: TOM: or a song
 
 
 def read_srt(data: bytes) -> TextDocument:
@@ -69,10 +70,10 @@ def read_vtt(data: bytes) -> TextDocument:
 
 
 def _cue(document: TextDocument, lines: list[str], is_vtt: bool) -> Iterator[Part]:
-    """The parts of a cue; where a dash begins its lines, each speaker has a segment."""
+    """The parts of a cue; where a dash or a name begins its lines, each speaker has a segment."""
     speakers: list[list[str]] = []
     for line in lines:
-        if not speakers or DASH.match(line):
+        if not speakers or DASH.match(line) or SPEAKER.match(line):
             speakers.append([])
         speakers[-1].append(line)
     for spoken in speakers:

@@ -205,7 +205,9 @@ def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
     """Two columns, or four, the last of which are the languages; rows of others are left out."""
     try:
-        rows = list(csv.reader(io.StringIO(text), strict=True))
+        first = text.lstrip().partition("\n")[0]
+        delimiter = ";" if ";" in first and "," not in first else ","  # as spreadsheets write it
+        rows = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
     except csv.Error as error:
         raise ValueError(f"not comma-separated values: {error}") from None
     for number, row in enumerate(rows, 1):

@@ -17,6 +17,7 @@ from mt.inference.terms import SearchTerms, TermEncoder, TermRules, Terms
 log = logging.getLogger(__name__)
 
 CHUNK = 2**16  # characters; SentencePiece takes 200 bytes and more for each one of a long word
+_BLANK_BEFORE_MARK = re.compile(r"(?<=[^\W_]) +(?=[,.!?;:](?:\s|\Z))")  # "Hello , you !"
 LONG_PIECE = 16  # characters; SentencePiece learns no longer one unless it is asked to
 
 
@@ -65,7 +66,7 @@ def plan_inputs(
     layout stands outside of them, unless the line has a prefix with which it must begin.
     """
     rows = [
-        (n, before, text)
+        (n, before, _BLANK_BEFORE_MARK.sub("", text) if split else text)
         for n, line in enumerate(lines)
         for before, text in _rows(line, split, any(prefixes[n : n + 1]))
     ]

@@ -101,6 +101,8 @@ _UNITS = (
 _MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
 _SHORTENED = re.compile(r"([0-9.,]*[0-9])(k|M|bn)")
 _RATE = re.compile(r"([0-9.,]*[0-9])/[a-z]{2,}")  # "$5/month": the word is to be translated
+_FEET = re.compile(r"(?<![\w.,'])[0-9]{1,2}'[0-9]{1,2}(?:\"|'')?(?![\w'\"])")  # 5'11"
+_INCHES = re.compile(r"(?<![\w.,'])[0-9]{1,4}(?:\.[0-9]{1,2})?\"(?![\w\"])")  # 27"
 _GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the blank is a firm one
     r"(?<![\w.,/-])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
     r"(?!\w|[.,:/-][0-9]|[ \u00a0\u202f][0-9])"
@@ -147,6 +149,11 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
             yield as_is(text, *match.span(), "identifier")
     for match in _BANK.finditer(text):
         yield as_is(text, *match.span(), "identifier")
+    for match in _FEET.finditer(text):
+        yield as_is(text, *match.span(), "number")
+    for match in _INCHES.finditer(text):
+        if text.count('"', 0, match.start()) % 2 == 0:  # it ends no quotation
+            yield as_is(text, *match.span(), "number")
     for match in _GROUPS.finditer(text):
         last = text[max(0, match.start() - _CONTEXT) : match.start()].split()[-1:]
         if last and last[0].strip(".(").lower() in _NUMBERED:

@@ -39,7 +39,11 @@ _URL = re.compile(
     re.VERBOSE,
 )
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{3,39}(?![\w:])")
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[\w-]+\.)+[^\W\d_]{2,20}(?![\w-])")
+_EMAIL = re.compile(
+    r"(?<![\w.+%-])[\w.+%-]{1,64}(?:'[\w.+%-]{1,64}){0,2}@(?:[\w-]+\.)+[^\W\d_]{2,20}(?![\w-])"
+)
+_ACCOUNT = re.compile(r"(?<![\w.@/-])@[A-Za-z_]\w{0,49}(?![\w@]|[.-]\w)")  # @anna_k
+_EMOTICON = re.compile(r"(?<!\S);-?[)(DP](?!\w)")  # others are common enough to be learnt
 _EXTENSION = re.compile(
     r"""\w\.(?: 7z|aac|apk|avi|bak|bat|bin|bmp|bz2|cfg|class|conf|cpp|crt|csv|css|dat|deb|dll|dmg
     | docx?|env|epub|exe|flac|gif|gz|hpp?|html?|ico|ini|ipynb|iso|jar|java|jpe?g|jsonl?|jsx?|key
@@ -69,6 +73,9 @@ def find_links(text: str) -> Iterator[Kept]:
             yield as_is(text, match.start(), end, "url")
     for match in _EMAIL.finditer(text):
         yield as_is(text, *match.span(), "e-mail")
+    for pattern in (_ACCOUNT, _EMOTICON):
+        for match in pattern.finditer(text):
+            yield as_is(text, *match.span(), "identifier")
     for match in _IPV6.finditer(text):
         if _is_ipv6(match[0]):
             yield as_is(text, *match.span(), "identifier")

@@ -5,6 +5,7 @@ Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in b
 
 import logging
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,10 @@ from mt.inference.translation import TranslatedPart, Translation
 
 log = logging.getLogger(__name__)
 
+# Marks such as !!! at the end of a source, and what a translation has there
+_MARKS = re.compile(r"[!?]{2,}(?=[\"'”’»)\]]{0,3}\s*\Z)")
+_END = re.compile(r"[!?.…]{0,20}(?=[\"'“‘”’«»)\]]{0,3}\Z)")
+
 
 class Output(NamedTuple):
     input: Input
@@ -34,10 +39,7 @@ def texts(ids: list[list[int]], tokenizer: Tokenizer) -> list[str]:
 
 
 def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
-    """The text of one of an output's hypotheses, its terms written as they must be.
-
-    NFKC makes three dots of an ellipsis: it is one character again where the source has it.
-    """
+    """The text of one of an output's hypotheses, its terms written as they must be."""
     terms, all_caps = output.input.terms, output.input.all_caps
     (text,) = texts([ids], tokenizer)
     stray = "" if terms is None else "".join(set(text) & terms.stray)
@@ -45,8 +47,16 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
         text = written(ids, terms, tokenizer, all_caps, stray)
     elif all_caps:
         text = text.upper()
-    source = output.input.text
-    return text.replace("...", "…") if "…" in source and "..." not in source else text
+    return _with_marks_of(output.input.text, text)
+
+
+def _with_marks_of(source: str, text: str) -> str:
+    """The text with the ellipses of the source, of which NFKC makes three dots, and its !!!."""
+    if "…" in source and "..." not in source:
+        text = text.replace("...", "…")
+    if marks := _MARKS.search(source):
+        text = _END.sub(marks[0], text, count=1)
+    return text
 
 
 def segment(

@@ -194,23 +194,27 @@ def written(
     ``all_caps``: everything else is put in capitals. ``stray``: signs that are left out elsewhere.
     """
     leave_out = str.maketrans("", "", stray)
-    stretches: list[tuple[int, int, str | None]] = []  # its ids, and the text of a term
+    words = {i for i, kind in enumerate(terms.kinds) if not kind}  # of the glossary
+    stretches: list[tuple[int, int, int | None, str]] = []  # its ids, a term and its text
     position = 0
     for place in terms.constraints.places(ids):
         if place.start < position:  # a term in a term
             continue
-        stretches.append((position, place.start, None))
-        stretches.append((place.start, place.end, terms.texts[place.term][place.form]))
+        stretches.append((position, place.start, None, ""))
+        form = terms.texts[place.term][place.form]
+        stretches.append((place.start, place.end, place.term, form))
         position = place.end
-    stretches.append((position, len(ids), None))
+    stretches.append((position, len(ids), None, ""))
     text = ""
-    for start, end, form in stretches:
+    for start, end, term, form in stretches:
         own = list(ids[start:end])
         if not own:
             continue
         blank = " " if tokenizer.pieces(own[:1])[0].startswith("▁") else ""
-        if form is None:
+        if term is None:
             spelled = tokenizer.decode([own])[0].lstrip().translate(leave_out)
             form = spelled.upper() if all_caps else spelled
+        elif all_caps and term in words and form[1:].islower():  # not iPhone
+            form = form.upper()
         text += blank + form
     return " ".join(text.split())

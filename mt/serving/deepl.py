@@ -49,7 +49,9 @@ class TranslateBody(Unsupported):
         Literal["0", "1", "nonewlines"] | None,
         BeforeValidator(lambda value: str(int(value)) if isinstance(value, int) else value),
     ] = Field(
-        None, description="0: not at all; 1: at punctuation and line breaks (default for text)"
+        None,
+        description="1: at punctuation and line breaks (default for text); nonewlines: at "
+        "punctuation, and line breaks become blanks; 0: not at all, and they become blanks",
     )
     tag_handling: Literal["html", "xml", ""] | None = None
     ignore_tags: Tags = Field([], description="XML elements whose content stays")

@@ -35,6 +35,7 @@ MEDIA_TYPES = {
     ".xhtml": "application/xhtml+xml",
     ".md": "text/markdown",
     ".markdown": "text/markdown",
+    ".txt": "text/plain",
     ".srt": "application/x-subrip",
     ".vtt": "text/vtt",
     ".po": "text/x-gettext-translation",

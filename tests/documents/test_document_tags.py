@@ -99,6 +99,10 @@ def links_of(source: str, target: str, numbers: str) -> list[Link]:
         ("all <0>(soon)</0>", "0-1 1-0", "<0>(Bald)</0> alles"),
         ("Oh<0>!</0> Yes", "0-0 1-1", "Ach<0>!</0> Ja"),
         ("Oh<0>, </0>yes", "0-0 1-1", "Ach<0> </0>ja"),
+        # An amount has its sign on the other side.
+        ("The <0>$20</0> ticket.", "0-0 1-2 2-1", "Das Ticket <0>20 $</0>."),
+        ("Only <0>€1,299.00</0>, <1>50%</1> off", "0-0 1-1 2-2",
+         "Nur <0>1.299,00 €</0>, <1>50 %</1> ab"),
         # Words that are cut
         ("<0>H</0>ello there", "0-0 1-1", "<0>Hallo</0> da"),
         ("H<0>2</0>O and CO<1>2</1> <2>now</2>", "0-2 1-1 2-0 3-3",

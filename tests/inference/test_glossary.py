@@ -105,6 +105,8 @@ TBX3 = """<tbx xmlns="urn:iso:std:iso:30042:ed-2"><text><body><conceptEntry id="
         ("a.csv", "bill,Rechnung,en,de\nbill,facture,en,fr\ntax,Steuer,EN-US,DE\n",
          {"bill": ("Rechnung",), "tax": ("Steuer",)}),
         ("a.csv", "Source,Target\nbill,Rechnung\n", {"bill": ("Rechnung",)}),
+        ("a.csv", 'Source;Target\nbill;Rechnung\n"a, b";c\n',
+         {"bill": ("Rechnung",), "a, b": ("c",)}),
         ("a.csv", "en,de\nbill,Rechnung\n", {"bill": ("Rechnung",)}),
         ("a.tbx", TBX, {"invoice": ("Rechnung", "Faktura")}),
         ("a.tbx", TBX3, {"house": ("Haus",)}),

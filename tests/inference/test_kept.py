@@ -30,6 +30,12 @@ from mt.inference.kept import KINDS, find_kept
         ("Write to anna.b+x@mail.example.co.uk!", "anna.b+x@mail.example.co.uk"),
         ("<info@example.com>, a_b@c-d.de.", "info@example.com|a_b@c-d.de"),
         ("user%x@example.museum", "user%x@example.museum"),
+        ("Write to tom.o'neil@mail.co.uk.", "tom.o'neil@mail.co.uk"),
+        ("'tom@mail.com' or 'it'", "tom@mail.com"),
+        # Accounts, a wink
+        ("@anna_k and @tom, hi @ home", "@anna_k|@tom"),
+        ("a@b or @x.y", ""),
+        ("Hello! ;) Hi ;-) you; (me) a;)", ";)|;-)"),
         # Files
         ("Open report.txt.", "report.txt"),
         ("Copy my_photo-1.JPG, data.tar.gz.", "my_photo-1.JPG|data.tar.gz"),
@@ -188,6 +194,9 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
          "|-2 Tsd. $|-2 Tsd. Dollar|-2k $|-2k Dollar|-2.000$|-2 Tausend$|-2 Tsd.$|-2k$"),
         ("from $5-$10", "$5-$10", "number", "5-10 $|5-10 Dollar|5–10 $|5–10 Dollar|5 bis 10 $"
          "|5 bis 10 Dollar|5-10$|5–10$|5 bis 10$|$5-10|$5–10|$5 bis 10|$5-$10"),
+        ("He is 5'11\".", "5'11\"", "number", "5'11\""),
+        ("a 27\" screen", '27"', "number", '27"'),
+        ('"buy 270"', "270", "number", "270"),
         ("I have 3 apples", "3", "number", "3|drei|Drei"),
         ("12 men", "12", "number", "12|zwölf|Zwölf"),
         ("It was 7.", "7", "number", "7|sieben|Sieben"),

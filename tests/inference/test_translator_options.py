@@ -429,9 +429,12 @@ def test_a_sentence_in_capitals_is_translated_in_lower_case_and_put_in_capitals_
         ("Yes... no.", "ja... nein"),
         ("Yes.", "ja... nein"),
         ("Yes… and... no.", "ja... nein"),
+        ("Yes!!!", "ja... nein!!!"),
+        ('"Yes?!" ', "ja... nein?!"),
+        ("Yes!! No", "ja... nein"),
     ],
 )
-def test_an_ellipsis_is_written_as_the_source_has_it(
+def test_ellipses_and_marks_are_written_as_the_source_has_them(
     bpe: Tokenizer, source: str, written: str
 ) -> None:
     [ids] = bpe.encode_target(["ja... nein"])

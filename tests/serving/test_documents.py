@@ -61,6 +61,11 @@ def message_of(response: httpx.Response) -> str:
         ("A.MD", "# Title\n\nSome *text*.\n", "# TITLE\n\nSOME *TEXT*.\n"),
         ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\nHi\n", None),
         ("a.po", 'msgid "House"\nmsgstr ""\n', 'msgid "House"\nmsgstr "HOUSE"\n'),
+        (
+            "a.txt",
+            "  Dear Anna,\r\n\r\n- one\ttwo \n1984\n",
+            "  DEAR ANNA,\r\n\r\n- ONE\tTWO \n1984\n",
+        ),
         ("a.html", "", ""),
         ("a.md", "PK is no archive here.", "PK IS NO ARCHIVE HERE."),
     ],

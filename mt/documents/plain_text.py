@@ -1,0 +1,16 @@
+"""Plain text: each line is translated; blanks at its ends, tabs and line breaks stay."""
+
+import re
+
+from mt.documents.text_document import TextDocument, decode, text_pieces, write_plain
+
+STRETCH = re.compile(r"[\r\n\t]+|[^\r\n\t]+")
+
+
+def read_txt(data: bytes) -> TextDocument:
+    """Raises DocumentError for what is not UTF-8, UTF-16 or UTF-32."""
+    text, encoding, mark = decode(data)
+    document = TextDocument(encoding, mark)
+    for stretch in STRETCH.findall(text):
+        document.parts += document.run(text_pieces(stretch), write_plain)
+    return document
