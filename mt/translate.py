@@ -374,7 +374,9 @@ def source_blocks(
 ) -> Iterator[list[str]]:
     if stream is None:  # what the shell gave that is not UTF-8 becomes a question mark
         texts = [s.encode("utf-8", "replace").decode("utf-8") for s in args.sentences]
-        return iter([[line for text in texts for line in split_lines(text)[0]]])
+        if args.score is None:
+            texts = [line for text in texts for line in split_lines(text.removesuffix("\n"))[0]]
+        return iter([texts])
     if stream.isatty():
         print("mt.translate: type a line and Enter, Ctrl-D to end", file=sys.stderr)
     return read_blocks(stream, args.input or "standard input", whole)

@@ -12,8 +12,9 @@ from mt.documents.document import Segment, TagKind
 from mt.documents.word_links import WORD, Link, Span
 
 # An amount is one word with its sign, which German writes on the other side.
-_NUMBER = r"[0-9]+(?:[.,][0-9]+)*"
-_WORD = re.compile(rf"[$€£¥]{_NUMBER}(?!\w)|{_NUMBER}[ \u00a0]?[$€£¥%](?!\w)|{WORD.pattern}")
+_NUMBER = r"[0-9]+(?:[.,][0-9]+)*\+?"
+_AMOUNT = rf"[$€£¥]{_NUMBER}(?!\w|[.,]\w)|{_NUMBER}[ \u00a0]?[$€£¥%](?!\w)"
+_WORD = re.compile(rf"(?P<amount>{_AMOUNT})|{WORD.pattern}")
 MARK_WITHIN = 10  # words between the translation of a word and that of the mark after it
 
 
@@ -33,11 +34,11 @@ class Element:
 class _Words:
     """The words of a text, cut at some places."""
 
-    def __init__(self, text: str, cuts: Sequence[int]) -> None:
+    def __init__(self, text: str, cuts: Sequence[int], pattern: re.Pattern[str]) -> None:
         self.text = text
         self.spans: list[Span] = []
         self.first: dict[Span, int] = {}  # of a whole word: the number of its first piece
-        for match in _WORD.finditer(text):
+        for match in pattern.finditer(text):
             own = cuts[bisect_right(cuts, match.start()) : bisect_left(cuts, match.end())]
             self.first[match.span()] = len(self.spans)
             self.spans += itertools.pairwise([match.start(), *own, match.end()])
@@ -55,6 +56,12 @@ class _Words:
         return min(max(before, start), end), max(start, min(after, end))
 
 
+def _cuts_an_amount(text: str, cuts: Sequence[int]) -> bool:
+    """Whether the sign and the digits of an amount may belong to two elements."""
+    amounts = (match.span() for match in _WORD.finditer(text) if match["amount"])
+    return any(bisect_right(cuts, start) < bisect_left(cuts, end) for start, end in amounts)
+
+
 def _find(spans: Sequence[Span], wanted: Span) -> Span | None:
     """The first of the words that has a character of another span."""
     i = bisect_right(spans, (wanted[0], wanted[0]))
@@ -67,9 +74,10 @@ class Placement:
 
     def __init__(self, source: Segment, target: str, links: Sequence[Link]) -> None:
         cuts = sorted({tag.position for tag in source.tags})
-        self.source = _Words(source.text, cuts)
-        whole = [match.span() for match in _WORD.finditer(source.text)]
-        wholes = [match.span() for match in _WORD.finditer(target)]
+        word = WORD if _cuts_an_amount(source.text, cuts) else _WORD
+        self.source = _Words(source.text, cuts, word)
+        whole = [match.span() for match in word.finditer(source.text)]
+        wholes = [match.span() for match in word.finditer(target)]
         pairs: dict[tuple[Span, Span], float] = {}  # of whole words
         for first, second, weight in links:
             s, t = _find(whole, first), _find(wholes, second)
@@ -88,6 +96,7 @@ class Placement:
                 for t, s in same.items()
                 for cut in cuts[bisect_right(cuts, s[0]) : bisect_left(cuts, s[1])]
             ),
+            word,
         )
         # The weights of the links of each word of the source to words of the target
         self.weights: list[dict[int, float]] = [{} for _ in self.source.spans]

@@ -4,7 +4,7 @@ import re
 
 from mt.documents.text_document import TextDocument, decode, text_pieces, write_plain
 
-STRETCH = re.compile(r"[\r\n\t]+|[^\r\n\t]+")
+STRETCH = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+|[^\t\n\v\f\r\x85\u2028\u2029]+")
 
 
 def read_txt(data: bytes) -> TextDocument:

@@ -23,7 +23,9 @@ TIMES = re.compile(rf"\s*{TIME}[ \t]*-->[ \t]*{TIME}")
 # <i>, </font> and <c.yellow>, WebVTT's times, and the {\an8} of other players
 TAG = re.compile(rf"</?([a-zA-Z]\w*)(?!\w)[^<>\r\n]*>|<{TIME}>|{{\\[^{{}}\r\n]*}}")
 DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
-SPEAKER = re.compile(r"\s*(?:[A-Z][A-Z .'’#0-9-]{0,30}:\s|♪)")  # of hearing aids: TOM: or a song
+# TOM: or a song, as subtitles for the hard of hearing have them
+SPEAKER = re.compile(r"\s*(?:[A-ZÀ-ÖØ-Þ][A-ZÀ-ÖØ-Þ .'’#0-9-]{0,30}:\s|♪)")
+ENDED = re.compile(r"[^\w,;\s]\s*\Z")
 
 
 def read_srt(data: bytes) -> TextDocument:
@@ -73,7 +75,8 @@ def _cue(document: TextDocument, lines: list[str], is_vtt: bool) -> Iterator[Par
     """The parts of a cue; where a dash or a name begins its lines, each speaker has a segment."""
     speakers: list[list[str]] = []
     for line in lines:
-        if not speakers or DASH.match(line) or SPEAKER.match(line):
+        has_ended = bool(speakers) and ENDED.search(speakers[-1][-1])
+        if not speakers or DASH.match(line) or (has_ended and SPEAKER.match(line)):
             speakers.append([])
         speakers[-1].append(line)
     for spoken in speakers:

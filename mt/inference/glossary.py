@@ -7,7 +7,7 @@ The files are tables of tab-separated values, the comma-separated ones that Deep
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -19,13 +19,8 @@ MOST_BYTES = 20 * 2**20
 MOST_FORMS = 100  # of a term
 MOST_CHARACTERS = 500  # of a term
 # What the first row of a table may say of its columns: it is no term.
-HEADERS = (
-    ("source", "target"),
-    ("src", "tgt"),
-    ("term", "translation"),
-    ("english", "german"),
-    ("englisch", "deutsch"),
-)
+HEADERS = (("source", "target"), ("src", "tgt"), ("term", "translation"))
+NAMES = {"en": ("en", "english", "englisch"), "de": ("de", "german", "deutsch")}
 TOKEN = re.compile(r"\w+|[^\w\s]")
 # What German nouns and adjectives add for case, number and gender, the word as it is first.
 ENDINGS = ("", "e", "en", "er", "es", "em", "n", "s", "ern")
@@ -186,9 +181,15 @@ def _split_targets(text: str) -> list[str]:
     return [target for target in text.split("|") if target.strip()]
 
 
-def _is_header(cells: Iterable[str], *languages: str) -> bool:
-    names = tuple(name.strip().lower() for name in cells)
-    return names in (*HEADERS, languages)
+def _is_header(cells: Sequence[str], source: str, target: str) -> bool:
+    """Raises ValueError for the languages in the other order."""
+    names = tuple(name.strip().lower() for name in cells[:2])
+    if len(names) < 2 or names in HEADERS:
+        return names in HEADERS
+    sides = [NAMES.get(code, (code,)) for code in (source, target)]
+    if names[0] in sides[1] and names[1] in sides[0]:
+        raise ValueError(f"its columns are {', '.join(cells[:2])}: the source must come first")
+    return names[0] in sides[0] and names[1] in sides[1]
 
 
 def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
@@ -204,20 +205,33 @@ def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 
 def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
     """Two columns, or four, the last of which are the languages; rows of others are left out."""
-    try:
-        first = text.lstrip().partition("\n")[0]
-        delimiter = ";" if ";" in first and "," not in first else ","  # as spreadsheets write it
-        rows = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
-    except csv.Error as error:
-        raise ValueError(f"not comma-separated values: {error}") from None
-    for number, row in enumerate(rows, 1):
-        if not any(map(str.strip, row)) or (number == 1 and _is_header(row[:2], source, target)):
-            continue
+    rows = _rows_of_csv(text)
+    if rows and _is_header(rows[0][1], source, target):
+        rows.pop(0)
+    for number, row in rows:
         if len(row) not in (2, 4) or not all(map(str.strip, row)):
             raise ValueError(f"row {number}: must be a term, a comma and its translation")
         languages = [name.strip().lower() for name in row[2:]] or [source, target]
         if [name.split("-")[0] for name in languages] == [source, target]:
             yield row[0], _split_targets(row[1])
+
+
+def _rows_of_csv(text: str) -> list[tuple[int, list[str]]]:
+    """The rows that are not blank, with their numbers; a spreadsheet may write semicolons."""
+    problem = None
+    for delimiter in ",;":
+        try:
+            read = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
+        except csv.Error as error:
+            problem = problem or ValueError(f"not comma-separated values: {error}")
+            continue
+        rows = [(n, row) for n, row in enumerate(read, 1) if any(map(str.strip, row))]
+        if not rows or len(rows[0][1]) in (2, 4):
+            return rows
+        problem = problem or ValueError(
+            f"row {rows[0][0]}: must be a term, a comma and its translation"
+        )
+    raise problem or ValueError("not comma-separated values")
 
 
 def _read_tbx(content: bytes, source: str, target: str) -> Iterator[tuple[str, list[str]]]:

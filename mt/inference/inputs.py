@@ -17,7 +17,11 @@ from mt.inference.terms import SearchTerms, TermEncoder, TermRules, Terms
 log = logging.getLogger(__name__)
 
 CHUNK = 2**16  # characters; SentencePiece takes 200 bytes and more for each one of a long word
-_BLANK_BEFORE_MARK = re.compile(r"(?<=[^\W_]) +(?=[,.!?;:](?:\s|\Z))")  # "Hello , you !"
+# "Hello , you !", but not in code or placeholders, nor "2 : 1"
+_BLANK_BEFORE_MARK = re.compile(
+    r"(?<=[^\W_]) +(?=[,;](?:\s|\Z)|:\s+[^\W\d_]|:\Z|[.!?](?:\s*\Z|\s+[A-Z]))"
+)
+_CODE_SIGNS = re.compile(r"[`{}<>]")
 LONG_PIECE = 16  # characters; SentencePiece learns no longer one unless it is asked to
 
 
@@ -66,7 +70,7 @@ def plan_inputs(
     layout stands outside of them, unless the line has a prefix with which it must begin.
     """
     rows = [
-        (n, before, _BLANK_BEFORE_MARK.sub("", text) if split else text)
+        (n, before, _tidy(text) if split else text)
         for n, line in enumerate(lines)
         for before, text in _rows(line, split, any(prefixes[n : n + 1]))
     ]
@@ -92,6 +96,11 @@ def plan_inputs(
             for ids, own, own_before in zip(parts, own_texts, befores, strict=False)
         ]
     return inputs
+
+
+def _tidy(text: str) -> str:
+    """A typed text without blanks before its marks."""
+    return text if _CODE_SIGNS.search(text) else _BLANK_BEFORE_MARK.sub("", text)
 
 
 def _rows(line: str, split: bool, has_prefix: bool) -> list[tuple[str, str]]:

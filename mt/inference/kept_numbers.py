@@ -101,8 +101,11 @@ _UNITS = (
 _MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
 _SHORTENED = re.compile(r"([0-9.,]*[0-9])(k|M|bn)")
 _RATE = re.compile(r"([0-9.,]*[0-9])/[a-z]{2,}")  # "$5/month": the word is to be translated
-_FEET = re.compile(r"(?<![\w.,'])[0-9]{1,2}'[0-9]{1,2}(?:\"|'')?(?![\w'\"])")  # 5'11"
-_INCHES = re.compile(r"(?<![\w.,'])[0-9]{1,4}(?:\.[0-9]{1,2})?\"(?![\w\"])")  # 27"
+_INCHES = re.compile(  # 27" and 5'11", or a quotation mark
+    r"(?<![\w.,'])(?P<feet>[0-9]{1,2}'[0-9]{1,2})(?:\"|'')?(?![\w'\"])"
+    r"|(?<![\w.,'])(?P<inches>[0-9]{1,4}(?:\.[0-9]{1,2})?)\"(?![\w\"])"
+    r"|[\"“”„]"
+)
 _GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the blank is a firm one
     r"(?<![\w.,/-])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
     r"(?!\w|[.,:/-][0-9]|[ \u00a0\u202f][0-9])"
@@ -111,7 +114,7 @@ _AMOUNT_RANGE = re.compile(  # $5-$10
     r"(?<![\w.,-])([€$£¥])([0-9.,]*[0-9])([-–])\1([0-9.,]*[0-9])(?![\w%])(?![.,:/–-][0-9])"
 )
 _SIGNED = re.compile(r"(?<!\w)(?:([-−–+])[€$£¥]|[€$£¥]([-−–+]))\Z")  # before an amount
-_AND_MORE = re.compile(r"\+(?![\w+])")  # $50+
+_AND_MORE = re.compile(r"\+(?![\w+$€£¥])")  # $50+
 _RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
 # "10-minute", "5-year-old": the words are to be translated.
 _COMPOUND = re.compile(r"([0-9.,]*[0-9])(?:-[a-z]+)+")
@@ -149,11 +152,7 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
             yield as_is(text, *match.span(), "identifier")
     for match in _BANK.finditer(text):
         yield as_is(text, *match.span(), "identifier")
-    for match in _FEET.finditer(text):
-        yield as_is(text, *match.span(), "number")
-    for match in _INCHES.finditer(text):
-        if text.count('"', 0, match.start()) % 2 == 0:  # it ends no quotation
-            yield as_is(text, *match.span(), "number")
+    yield from _inches(text, decimal)
     for match in _GROUPS.finditer(text):
         last = text[max(0, match.start() - _CONTEXT) : match.start()].split()[-1:]
         if last and last[0].strip(".(").lower() in _NUMBERED:
@@ -177,6 +176,21 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
             yield from _token(text, match.start(), token, decimal)
         elif "_" in token.strip("_"):
             yield as_is(text, *match.span(), "identifier")
+
+
+def _inches(text: str, decimal: str) -> Iterator[Kept]:
+    """Measures with a mark that ends no quotation."""
+    is_quoted = False
+    for match in _INCHES.finditer(text):
+        if match["inches"] and not is_quoted:
+            forms = tuple(f'{number}"' for number in written(match["inches"], decimal))
+            yield Kept(*match.span(), "number", forms)
+        elif match["feet"]:
+            end = match.end("feet") if is_quoted else match.end()
+            yield as_is(text, match.start(), end, "number")
+            is_quoted &= match.end() == match.end("feet")
+        else:
+            is_quoted = not is_quoted
 
 
 def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:

@@ -42,7 +42,7 @@ _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{3,39}(?![\w:])")
 _EMAIL = re.compile(
     r"(?<![\w.+%-])[\w.+%-]{1,64}(?:'[\w.+%-]{1,64}){0,2}@(?:[\w-]+\.)+[^\W\d_]{2,20}(?![\w-])"
 )
-_ACCOUNT = re.compile(r"(?<![\w.@/-])@[A-Za-z_]\w{0,49}(?![\w@]|[.-]\w)")  # @anna_k
+_ACCOUNT = re.compile(r"(?<![\w.@/-])@[A-Za-z_]\w{0,49}(?![\w@/]|[.-]\w)")  # @anna_k
 _EMOTICON = re.compile(r"(?<!\S);-?[)(DP](?!\w)")  # others are common enough to be learnt
 _EXTENSION = re.compile(
     r"""\w\.(?: 7z|aac|apk|avi|bak|bat|bin|bmp|bz2|cfg|class|conf|cpp|crt|csv|css|dat|deb|dll|dmg

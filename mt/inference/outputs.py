@@ -22,8 +22,8 @@ from mt.inference.translation import TranslatedPart, Translation
 log = logging.getLogger(__name__)
 
 # Marks such as !!! at the end of a source, and what a translation has there
-_MARKS = re.compile(r"[!?]{2,}(?=[\"'”’»)\]]{0,3}\s*\Z)")
-_END = re.compile(r"[!?.…]{0,20}(?=[\"'“‘”’«»)\]]{0,3}\Z)")
+_MARKS = re.compile(r"(?<![!?])[!?]{2,}(?=[\"'”’»]{0,3}\s*\Z)")
+_END = re.compile(r"(?<![!?.…])[!?.…]{0,50}([\"'“‘”’«»]{0,3})\.?\Z")
 
 
 class Output(NamedTuple):
@@ -47,7 +47,8 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
         text = written(ids, terms, tokenizer, all_caps, stray)
     elif all_caps:
         text = text.upper()
-    return _with_marks_of(output.input.text, text)
+    is_continued = not output.input.ids  # its text is the beginning of the output
+    return text if is_continued else _with_marks_of(output.input.text, text)
 
 
 def _with_marks_of(source: str, text: str) -> str:
@@ -55,7 +56,7 @@ def _with_marks_of(source: str, text: str) -> str:
     if "…" in source and "..." not in source:
         text = text.replace("...", "…")
     if marks := _MARKS.search(source):
-        text = _END.sub(marks[0], text, count=1)
+        text = _END.sub(lambda end: marks[0] + end[1], text, count=1)
     return text
 
 

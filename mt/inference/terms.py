@@ -191,7 +191,8 @@ def written(
 ) -> str:
     """The text of an output in which the terms are written as they must be.
 
-    ``all_caps``: everything else is put in capitals. ``stray``: signs that are left out elsewhere.
+    ``all_caps``: everything is put in capitals but what is kept and words such as iPhone.
+    ``stray``: signs that are left out elsewhere.
     """
     leave_out = str.maketrans("", "", stray)
     words = {i for i, kind in enumerate(terms.kinds) if not kind}  # of the glossary
@@ -214,7 +215,7 @@ def written(
         if term is None:
             spelled = tokenizer.decode([own])[0].lstrip().translate(leave_out)
             form = spelled.upper() if all_caps else spelled
-        elif all_caps and term in words and form[1:].islower():  # not iPhone
+        elif all_caps and term in words and not re.search("[a-zß-ÿ][A-Z]", form):  # not iPhone
             form = form.upper()
         text += blank + form
     return " ".join(text.split())

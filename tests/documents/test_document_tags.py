@@ -101,6 +101,10 @@ def links_of(source: str, target: str, numbers: str) -> list[Link]:
         ("Oh<0>, </0>yes", "0-0 1-1", "Ach<0> </0>ja"),
         # An amount has its sign on the other side.
         ("The <0>$20</0> ticket.", "0-0 1-2 2-1", "Das Ticket <0>20 $</0>."),
+        ("Only <0>$</0><1>20</1> here", "0-0 1-1 2-2", "Nur <0></0><1>20</1> $ hier"),
+        ("Only $<0>20</0> here", "0-0 1-1 2-2", "Nur <0>20</0> $ hier"),
+        ("<0>$50+</0> here", "0-0 1-1", "<0>50+ $</0> hier"),
+        ("<0>$1.5M</0> here", "0-0 1-1", "<0>1.5M</0> $ hier"),
         ("Only <0>€1,299.00</0>, <1>50%</1> off", "0-0 1-1 2-2",
          "Nur <0>1.299,00 €</0>, <1>50 %</1> ab"),
         # Words that are cut

@@ -33,7 +33,7 @@ from mt.inference.kept import KINDS, find_kept
         ("Write to tom.o'neil@mail.co.uk.", "tom.o'neil@mail.co.uk"),
         ("'tom@mail.com' or 'it'", "tom@mail.com"),
         # Accounts, a wink
-        ("@anna_k and @tom, hi @ home", "@anna_k|@tom"),
+        ("@anna_k and @tom, hi @ home, @babel/core", "@anna_k|@tom"),
         ("a@b or @x.y", ""),
         ("Hello! ;) Hi ;-) you; (me) a;)", ";)|;-)"),
         # Files
@@ -197,6 +197,10 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("He is 5'11\".", "5'11\"", "number", "5'11\""),
         ("a 27\" screen", '27"', "number", '27"'),
         ('"buy 270"', "270", "number", "270"),
+        ('a 5\'11" and 27.5" one', '5\'11"', "number", '5\'11"'),
+        ('a 5\'11" and 27.5" one', '27.5"', "number", '27,5"|27.5"'),
+        ('He: "I\'m 5\'11", ok.', "5'11", "number", "5'11"),
+        ("„in 270“, 270", "270", "number", "270"),
         ("I have 3 apples", "3", "number", "3|drei|Drei"),
         ("12 men", "12", "number", "12|zwölf|Zwölf"),
         ("It was 7.", "7", "number", "7|sieben|Sieben"),

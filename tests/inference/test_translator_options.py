@@ -432,11 +432,12 @@ def test_a_sentence_in_capitals_is_translated_in_lower_case_and_put_in_capitals_
         ("Yes!!!", "ja... nein!!!"),
         ('"Yes?!" ', "ja... nein?!"),
         ("Yes!! No", "ja... nein"),
+        ("Yes!!!" * 1000 + " No", "ja... nein"),
     ],
 )
 def test_ellipses_and_marks_are_written_as_the_source_has_them(
     bpe: Tokenizer, source: str, written: str
 ) -> None:
     [ids] = bpe.encode_target(["ja... nein"])
-    output = Output(Input([], False, [], source), [Hypothesis(ids, 0.0, 0.0)], None)
+    output = Output(Input([5], False, [], source), [Hypothesis(ids, 0.0, 0.0)], None)
     assert output_text(output, ids, bpe) == written

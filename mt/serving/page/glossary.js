@@ -115,9 +115,16 @@ async function add(file, languages) {
   const rows = readTable(await file.arrayBuffer(), /\.csv$/i.test(file.name) ? ",;" : "\t");
   const own = (row) =>
     row.length !== 4 || row.slice(2).every((code, i) => isLanguage(code, languages[i]));
+  if (rows.length && isHeader(rows[0].slice(0, 2))) rows.shift();
   const lines = rows.filter(own).map(([term, ...rest]) => asLine(term, rest[0]));
   field.value = [field.value.trimEnd(), ...lines].filter(Boolean).join("\n");
   $("glossary").open = true;
+}
+
+/** Whether the first row names the columns. */
+function isHeader(cells) {
+  const names = cells.map((name) => name.trim().toLowerCase()).join("\t");
+  return /^(source\ttarget|src\ttgt|term\ttranslation|(en|english|englisch)\t(de|german|deutsch)|(de|german|deutsch)\t(en|english|englisch))$/.test(names);
 }
 
 function isLanguage(code, wanted) {
