@@ -233,7 +233,7 @@ def record(**values: object) -> str:
 
 
 TEXT = [
-    Case("long.html", "51 MB", lambda: b"A bear\n" * 7_400_000),
+    Case("long.html", "51 MB", lambda: b"A bear\n" * 7_600_000),
     Case("latin.html", "not the encoding that it declares",
          lambda: "<meta charset=utf-8>grün".encode("latin-1")),
     Case("codec.html", "an encoding that is a transformation", text("<meta charset=zip>A bear")),
@@ -267,6 +267,9 @@ TEXT = [
     Case("utf8.md", "invalid UTF-8", lambda: b"A bear \xc3\x28 \xf0\x9f"),
     Case("surrogate.md", "UTF-8 of half a character", lambda: b"A \xed\xa0\x80 bear"),
     Case("zeros.md", "zero bytes", lambda: b"A\0bear\n\n" * 50_000),
+    Case("lines.txt", "200,000 lines", text("A bear\n" * 200_000)),
+    Case("tabs.txt", "a million words between tabs", text(("\t" + "a") * 1_000_000)),
+    Case("latin.txt", "invalid UTF-8", lambda: "grün\n".encode("latin-1")),
     Case("none.srt", "no subtitle", text("A bear\n")),
     Case("times.srt", "times that are none", text(CUE + "2\n00:00:99 -> 1\nA bear\n\n")),
     Case("tags.srt", "100,000 tags that do not end", text(CUE + "<i>A" * 100_000)),

@@ -12,5 +12,8 @@ def read_txt(data: bytes) -> TextDocument:
     text, encoding, mark = decode(data)
     document = TextDocument(encoding, mark)
     for stretch in STRETCH.findall(text):
-        document.parts += document.run(text_pieces(stretch), write_plain)
+        if stretch.isspace():
+            document.parts.append(stretch)
+        else:
+            document.parts += document.run(text_pieces(stretch), write_plain)
     return document
