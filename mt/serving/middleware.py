@@ -186,7 +186,8 @@ class ReceiveRequest:
         except asyncio.CancelledError:  # the server stops and has waited long enough
             work.cancel()
             if not begun:
-                error = RequestError(503, "unavailable", "the server stops: try again later")
+                message, wait = "the server stops: try again later", {"Retry-After": "1"}
+                error = RequestError(503, "unavailable", message, wait)  # of another server
                 await self._reject(error, scope, receive, send)
             return
         finally:

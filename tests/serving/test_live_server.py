@@ -250,7 +250,7 @@ def test_a_server_that_stops_does_not_wait_for_ever(server: Server, stand_in: St
     wait_for(lambda: stand_in.jobs)
     server.handle_exit(15, None)
     thread.join(20)
-    assert answers[0].status_code == 503
+    assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "1")
     wait_for(stand_in.cancelled.is_set)
 
 
