@@ -415,7 +415,8 @@ def main(argv: list[str] | None = None) -> int:
     console.write_utf8()
 
     def run_within_memory() -> None:
-        with console.within_memory("give a smaller --batch-size or --beam-size"):
+        advice = "give a smaller --batch-size or --beam-size"
+        with console.within_memory(advice), console.interrupt_at_termination():
             run(args)
 
     return console.exit_status("mt.translate", run_within_memory)

@@ -280,13 +280,14 @@ def test_a_run_that_was_killed_gives_the_same_file_in_the_end(
     assert names(tmp_path) == ["in", "out"]
 
 
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_ends_in_one_line_and_keeps_what_is_translated(
-    waiting: Callable, greedy: Translate, whole: bytes, tmp_path: Path
+    waiting: Callable, greedy: Translate, whole: bytes, tmp_path: Path, sent: int, status: int
 ) -> None:
     """Even while a thread waits for a line that does not come."""
     process = waiting()
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    process.send_signal(sent)
+    assert process.wait(20) == status
     assert process.stderr.read() == (
         "mt.translate: 8 lines are translated and kept: continue with --resume\n"
     )

@@ -50,6 +50,31 @@ def exit_at_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come."""
+
+
+@contextmanager
+def interrupt_at_termination() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that what is done is closed and told of.
+
+    Does nothing where the signal has a handler, or in another thread than the main one.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(*_: object) -> NoReturn:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 @contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
     """Let the block stop quietly when the reader of its output, such as ``head``, has ended."""
@@ -73,15 +98,15 @@ def write_utf8() -> None:
 
 
 def exit_status(program: str, run: Callable[[], object]) -> int:
-    """Call ``run``: 0; 2 after a ValueError or OSError, which is printed; 130 after Ctrl-C.
+    """Call ``run``: 0; 2 after a ValueError or OSError, which is printed; 130 after Ctrl-C, or 143.
 
     MT_TRACEBACK=1 in the environment lets the error through, with its traceback.
     """
     try:
         with ignore_broken_pipe():
             run()
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as interrupt:
+        return 143 if isinstance(interrupt, Terminated) else 130
     except (ValueError, OSError) as error:
         if os.environ.get("MT_TRACEBACK"):
             raise
