@@ -76,7 +76,7 @@ class Placement:
         cuts = sorted({tag.position for tag in source.tags})
         word = WORD if _cuts_an_amount(source.text, cuts) else _WORD
         self.source = _Words(source.text, cuts, word)
-        whole = [match.span() for match in word.finditer(source.text)]
+        whole = list(self.source.first)
         wholes = [match.span() for match in word.finditer(target)]
         pairs: dict[tuple[Span, Span], float] = {}  # of whole words
         for first, second, weight in links:

@@ -206,7 +206,7 @@ def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
     """Two columns, or four, the last of which are the languages; rows of others are left out."""
     rows = _rows_of_csv(text)
-    if rows and _is_header(rows[0][1], source, target):
+    if rows and len(rows[0][1]) in (2, 4) and _is_header(rows[0][1], source, target):
         rows.pop(0)
     for number, row in rows:
         if len(row) not in (2, 4) or not all(map(str.strip, row)):
@@ -218,20 +218,14 @@ def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 
 def _rows_of_csv(text: str) -> list[tuple[int, list[str]]]:
     """The rows that are not blank, with their numbers; a spreadsheet may write semicolons."""
-    problem = None
-    for delimiter in ",;":
-        try:
-            read = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
-        except csv.Error as error:
-            problem = problem or ValueError(f"not comma-separated values: {error}")
-            continue
-        rows = [(n, row) for n, row in enumerate(read, 1) if any(map(str.strip, row))]
-        if not rows or len(rows[0][1]) in (2, 4):
-            return rows
-        problem = problem or ValueError(
-            f"row {rows[0][0]}: must be a term, a comma and its translation"
-        )
-    raise problem or ValueError("not comma-separated values")
+    first = next((line for line in text.splitlines() if line.strip(",; \t")), "")
+    cells = {delimiter: next(csv.reader([first], delimiter=delimiter), []) for delimiter in ",;"}
+    delimiter = max(cells, key=lambda d: len(cells[d]) in (2, 4))
+    try:
+        rows = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        raise ValueError(f"not comma-separated values: {error}") from None
+    return [(number, row) for number, row in enumerate(rows, 1) if any(map(str.strip, row))]
 
 
 def _read_tbx(content: bytes, source: str, target: str) -> Iterator[tuple[str, list[str]]]:

@@ -7,7 +7,14 @@ of the forms; beside a unit or a noun that is counted ("page 3", "5%") only the 
 """
 
 from mt.inference.kept_numbers import find_times_and_dates, find_with_digits
-from mt.inference.kept_verbatim import Kept, find_code, find_files, find_links, find_placeholders
+from mt.inference.kept_verbatim import (
+    Kept,
+    find_code,
+    find_emoticons,
+    find_files,
+    find_links,
+    find_placeholders,
+)
 from mt.inference.number_forms import DECIMALS
 
 __all__ = ["KINDS", "Kept", "find_kept"]
@@ -30,6 +37,7 @@ def find_kept(text: str, decimal: str = "either") -> list[Kept]:
         raise ValueError(f"decimal is {decimal!r}: must be one of {', '.join(DECIMALS)}")
     candidates = [*find_code(text), *find_links(text), *find_placeholders(text), *find_files(text)]
     candidates += [*find_times_and_dates(text), *find_with_digits(text, decimal)]
+    candidates += find_emoticons(text)
     candidates.sort(key=lambda kept: (kept.start - kept.end, KINDS.index(kept.kind)))
     taken = bytearray(len(text))
     chosen = []

@@ -73,12 +73,15 @@ def find_links(text: str) -> Iterator[Kept]:
             yield as_is(text, match.start(), end, "url")
     for match in _EMAIL.finditer(text):
         yield as_is(text, *match.span(), "e-mail")
-    for pattern in (_ACCOUNT, _EMOTICON):
-        for match in pattern.finditer(text):
-            yield as_is(text, *match.span(), "identifier")
+    for match in _ACCOUNT.finditer(text):
+        yield as_is(text, *match.span(), "identifier")
     for match in _IPV6.finditer(text):
         if _is_ipv6(match[0]):
             yield as_is(text, *match.span(), "identifier")
+
+
+def find_emoticons(text: str) -> Iterator[Kept]:
+    return (as_is(text, *match.span(), "identifier") for match in _EMOTICON.finditer(text))
 
 
 def _is_ipv6(text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
-from mt.inference.constraints import JOINERS, Constraints, Vocabulary
+from mt.inference.constraints import JOINERS, Constraints, Place, Vocabulary
 from mt.inference.forbidden import forbidden_pattern
 from mt.inference.glossary import Glossary
 from mt.inference.kept import find_kept
@@ -196,18 +196,17 @@ def written(
     """
     leave_out = str.maketrans("", "", stray)
     words = {i for i, kind in enumerate(terms.kinds) if not kind}  # of the glossary
-    stretches: list[tuple[int, int, int | None, str]] = []  # its ids, a term and its text
+    stretches: list[tuple[int, int, Place | None]] = []  # its ids, and the term that they are
     position = 0
     for place in terms.constraints.places(ids):
         if place.start < position:  # a term in a term
             continue
-        stretches.append((position, place.start, None, ""))
-        form = terms.texts[place.term][place.form]
-        stretches.append((place.start, place.end, place.term, form))
+        stretches.append((position, place.start, None))
+        stretches.append((place.start, place.end, place))
         position = place.end
-    stretches.append((position, len(ids), None, ""))
+    stretches.append((position, len(ids), None))
     text = ""
-    for start, end, term, form in stretches:
+    for start, end, term in stretches:
         own = list(ids[start:end])
         if not own:
             continue
@@ -215,7 +214,9 @@ def written(
         if term is None:
             spelled = tokenizer.decode([own])[0].lstrip().translate(leave_out)
             form = spelled.upper() if all_caps else spelled
-        elif all_caps and term in words and not re.search("[a-zß-ÿ][A-Z]", form):  # not iPhone
-            form = form.upper()
+        else:
+            form = terms.texts[term.term][term.form]
+            if all_caps and term.term in words and not re.search("[a-zß-ÿ][A-Z]", form):
+                form = form.upper()  # not iPhone
         text += blank + form
     return " ".join(text.split())

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mt import __version__
@@ -32,47 +32,43 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 @contextmanager
-def exit_at_interrupt() -> Iterator[None]:
-    """End quietly with status 130 when Ctrl-C comes inside the block, where libraries load.
+def _handling(number: int, default: object, handler: Callable[..., object]) -> Iterator[None]:
+    """Let a handler take a signal in the block.
 
-    Python would print a traceback of their imports. Does nothing where another handler than
-    Python's own is set, as for a job in the background, or in another thread than the main one.
+    Does nothing where another handler than Python's ``default`` is set, as for a job in the
+    background, or in another thread than the main one.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not main or (before := signal.getsignal(number)) is not default:
         yield
         return
-    # No exception: a library may catch one, and half of it would go on.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, before)
+
+
+def exit_at_interrupt() -> AbstractContextManager[None]:
+    """End quietly with status 130 when Ctrl-C comes inside the block, where libraries load.
+
+    Python would print a traceback of their imports.
+    """
+    # No exception: a library may catch one, and half of it would go on.
+    return _handling(signal.SIGINT, signal.default_int_handler, lambda *_: os._exit(130))
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM has come."""
 
 
-@contextmanager
-def interrupt_at_termination() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what is done is closed and told of.
-
-    Does nothing where the signal has a handler, or in another thread than the main one.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+def interrupt_at_termination() -> AbstractContextManager[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that what is done is closed and told of."""
 
     def interrupt(*_: object) -> NoReturn:
         raise Terminated
 
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return _handling(signal.SIGTERM, signal.SIG_DFL, interrupt)
 
 
 @contextmanager
