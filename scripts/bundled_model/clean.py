@@ -26,6 +26,7 @@ with console.exit_at_interrupt():
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
 
+DING = "Ding, a German-English dictionary by Frank Richter"
 FREE = "GPL, LGPL, MPL, BSD, MIT, CC-BY or CC-BY-SA, package by package"
 MAX_TRANSLATIONS = 6  # of one English sentence, in everyday text; elsewhere 1
 # Below this gain by IBM model 1, in nats a word, a pair is misaligned or a free rendering. Short
@@ -40,11 +41,14 @@ class Domain(NamedTuple):
     source: str
     terms: str
     everyday: bool = False
+    phrases: bool = False  # a dictionary's words and phrases, no texts
     menus: bool = False  # its strings may mark a letter as the key of a menu entry
 
 
 DOMAINS = {
     "tatoeba": Domain("tatoeba.org, sentences", "CC-BY 2.0 FR", everyday=True),
+    "ding-sentences": Domain(DING, "GPL 2 or later", everyday=True),
+    "ding-phrases": Domain(DING, "GPL 2 or later", phrases=True),
     "ddtp": Domain("Debian, descriptions of packages", FREE),
     "debian-mo": Domain("Debian, strings of programs", FREE, menus=True),
     "langpacks": Domain("language packs, strings of programs", FREE, menus=True),
@@ -58,7 +62,7 @@ EVERYDAY = {name for name, domain in DOMAINS.items() if domain.everyday}
 
 def judge(pair: Pair, domain: Domain) -> Pair | str:
     """The mended pair, or the reason to drop it."""
-    if domain.everyday:
+    if domain.everyday or domain.phrases:
         return rules.judge(pair, rules.MENDS, rules.EVERYDAY_RULES)
     if domain.menus:
         pair = rules.accelerators(*pair)

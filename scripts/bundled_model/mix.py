@@ -2,12 +2,12 @@
 
 python scripts/bundled_model/mix.py cleaned --output data --held-out tatoeba/val news/newstest2013
 
-CLEANED is what clean.py wrote. OUTPUT gets train.tsv, where a pair that weighs 3 stands three
-times; the phrasebook's validation and test splits, validation.PART.tsv and test.PART.tsv; the same
-of software's texts, validation.software.tsv and test.software.tsv; and report.json with the pairs,
-lines and words of each part. No line of train.tsv shares a side with what is held out, compared in
-small letters and without punctuation: these splits and the files of --held-out, which are prefixes
-of .en and .de, .tsv, or .txt with English lines.
+CLEANED is what clean.py wrote, a folder or several. OUTPUT gets train.tsv, where a pair that weighs
+3 stands three times; the phrasebook's validation and test splits, validation.PART.tsv and
+test.PART.tsv; the same of software's texts, validation.software.tsv and test.software.tsv; and
+report.json with the pairs, lines and words of each part. No line of train.tsv shares a side with
+what is held out, compared in small letters and without punctuation: these splits and the files of
+--held-out, which are prefixes of .en and .de, .tsv, or .txt with English lines.
 """
 
 import argparse
@@ -34,6 +34,9 @@ with console.exit_at_interrupt():
 WEIGHTS = {
     # Sentences as people type them: most of what the model is for, and a third of its words.
     "tatoeba": 3.0,
+    "ding-sentences": 4.0,
+    # Words that no sentence has.
+    "ding-phrases": 1.0,
     # Written by hand for this project: the only text about news, offices and trade, and little.
     "themes": 4.0,
     "vocabulary": 3.0,
@@ -110,7 +113,7 @@ def hold_out_software(tables: Mapping[str, list[Pair]], split: str, seed: int) -
     drawn = [
         pair
         for name, pairs in tables.items()
-        if not DOMAINS[name].everyday
+        if not (DOMAINS[name].everyday or DOMAINS[name].phrases)
         for pair in pairs
         if len(pair[0].split()) >= SHORTEST and phrasebook.choose([pair]) == split
         if rng.random() < weight(name, pair)
@@ -179,7 +182,7 @@ def write_tsv(path: Path, pairs: Iterable[Pair]) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("cleaned", type=Path, help="the folder that clean.py wrote")
+    add("cleaned", type=Path, nargs="+", help="the folders that clean.py wrote")
     add("--output", type=Path, required=True, help="the folder to write")
     add("--held-out", nargs="+", default=[], metavar="FILE", help="prefixes, .tsv or .txt files")
     add("--seed", type=int, default=1, help="of the order and of what is drawn")
@@ -195,10 +198,11 @@ def main(argv: list[str] | None = None) -> int:
         tables = {
             name: list(FileReader(train=str(file)).pairs("train"))
             for name in DOMAINS
-            if (file := args.cleaned / f"{name}.tsv").is_file()
+            for folder in args.cleaned
+            if (file := folder / f"{name}.tsv").is_file()
         }
         if not tables:
-            raise FileNotFoundError(f"{args.cleaned}: no .tsv files of clean.py")
+            raise FileNotFoundError(f"{args.cleaned[0]}: no .tsv files of clean.py")
         held_out = HeldOut()
         for path in args.held_out:
             held_out.add(read_held_out(path))

@@ -266,17 +266,23 @@ def test_mix_weighs_the_parts_and_leaves_out_what_is_held_out(
     menus = [(f"Menu {i}", f"Menü {i}") for i in range(1000)]
     prose = [(f"This is the whole sentence with number {i}.", f"Satz {i}.") for i in range(1000)]
     mix.write_tsv(cleaned / "manpages.tsv", menus + prose)
+    dictionary = tmp_path / "cleaned-ding"
+    dictionary.mkdir()
+    phrases = [(f"the thing of the number {i}", f"das Ding Nummer {i}") for i in range(1000)]
+    mix.write_tsv(dictionary / "ding-phrases.tsv", phrases)
     (tmp_path / "dev.en").write_text("come in\n")
     (tmp_path / "dev.de").write_text("Kommen Sie herein.\n")
     (tmp_path / "other.txt").write_text("Tatoeba\nSTOP IT\n")
     files = [str(tmp_path / "dev"), str(tmp_path / "other.txt")]
-    assert mix.main([str(cleaned), "--output", str(output), "--held-out", *files]) == 0
+    folders = [str(cleaned), str(dictionary)]
+    assert mix.main([*folders, "--output", str(output), "--held-out", *files]) == 0
 
     report = json.loads((output / "report.json").read_text())
     assert report["tatoeba"] == {
         "pairs": 1, "held out": 3, "lines": 3, "words, both sides": 12
     }  # fmt: skip
     assert report["themes"]["lines"] == 12
+    assert report["ding-phrases"]["lines"] == 1000
     assert report["renamed"]["pairs"] == 10  # one of Tatoeba, three of each written part
     expected = 1000 * mix.MENU_WEIGHT + 1000 * mix.SENTENCE_WEIGHTS["manpages"]
     assert report["manpages"]["lines"] == pytest.approx(expected, abs=70)
@@ -295,11 +301,11 @@ def test_mix_weighs_the_parts_and_leaves_out_what_is_held_out(
         assert all("whole sentence" in pair and counts[pair] == 0 for pair in held_out)
 
     again = tmp_path / "again"
-    assert mix.main([str(cleaned), "--output", str(again), "--held-out", *files]) == 0
+    assert mix.main([*folders, "--output", str(again), "--held-out", *files]) == 0
     assert (again / "train.tsv").read_text() == (output / "train.tsv").read_text()
 
     other = ["--output", str(tmp_path / "other"), "--factor", "themes=0.5", "-f", "manpages=0"]
-    assert mix.main([str(cleaned), *other, "--held-out", *files]) == 0
+    assert mix.main([*folders, *other, "--held-out", *files]) == 0
     changed = json.loads((tmp_path / "other" / "report.json").read_text())
     assert (changed["themes"]["lines"], changed["manpages"]["lines"]) == (6, 0)
     assert changed["situations"] == report["situations"]
