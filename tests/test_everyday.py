@@ -33,12 +33,12 @@ def test_its_card_tells_all_and_nothing_of_a_machine() -> None:
 @pytest.mark.parametrize(
     ("typed", "german"),
     [
-        ("Where do you live?", "Wo wohnst du?"),
-        ("where do you live", "Wo wohnst du?"),
-        ("WHERE DO YOU LIVE?", "WO WOHNST DU?"),
+        ("Where do you live?", "Wo wohnen Sie?"),
+        ("where do you live", "Wo wohnen Sie?"),
+        ("WHERE DO YOU LIVE?", "WO WOHNEN SIE?"),
         ("whats your name", "Wie heißt du?"),
         ("I'm hungry.", "Ich habe Hunger."),
-        ("I’m hungry. Where do you live?", "Ich habe Hunger. Wo wohnst du?"),
+        ("I’m hungry. Where do you live?", "Ich habe Hunger. Wo wohnen Sie?"),
     ],
 )
 def test_it_translates_what_people_type(everyday: Translator, typed: str, german: str) -> None:

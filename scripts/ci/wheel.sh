@@ -16,7 +16,7 @@ mkdir "$scratch/empty" && cd "$scratch/empty"
 export HF_HUB_OFFLINE=1 HF_HOME="$scratch/hub" MT_CACHE="$scratch/cache" PYTHONPATH=
 python=$scratch/clean/bin/python
 "$python" -m mt.translate "Where do you live?" | tee translation
-grep -qx "Wo wohnst du?" translation
+grep -qx "Wo wohnen Sie?" translation
 "$python" -c 'from mt.compile import LIBRARIES
 [path.read_bytes() for library in LIBRARIES for path in library.sources]'
 "$python" -m mt.evaluate data=phrasebook limit=20

@@ -189,7 +189,7 @@ def test_a_sentence_that_is_typed_waits_for_no_compiler(
     assert not list(empty_cache.parent.glob("native/*.so"))
     read = run_translate("--device", "cpu", stdin=b"Where do you live?\n")
     assert len(list(empty_cache.glob("*.so"))) == 1
-    assert typed.out == read.out == "Wo wohnst du?\n"
+    assert typed.out == read.out == "Wo wohnen Sie?\n"
 
 
 def test_two_at_once_compile_a_whole_file(

@@ -113,7 +113,7 @@ def test_a_number_begins_with_its_blank() -> None:
 def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
     rules = TermRules(Glossary([("Save", ["Sichern"]), ("vehicle", ["Kraftwagen"])]))
     lines = {
-        'Press the "Save" button.': "Drücken Sie auf den Knopf „Sichern“.",
+        'Press the "Save" button.': "Drücken Sie die Schaltfläche „Sichern“.",
         "The car (vehicle) was very expensive.": "Das Auto (Kraftwagen) war sehr teuer.",
     }
     results = bundled.translate(list(lines), terms=rules)
@@ -123,7 +123,7 @@ def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
 def test_the_first_word_gives_way_first(bundled: Translator) -> None:
     """So the other term can follow it, whatever their order in the source."""
     (result,) = bundled.translate(['The doctor\'s "house" is old.'], terms=RULES)
-    assert result.text == "Das „Gebäude des Mediziners“ ist alt."
+    assert result.text == "Das „Gebäude“ des Mediziners ist alt."
 
 
 def test_no_other_term_is_cut() -> None:

@@ -177,10 +177,10 @@ def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
 
 
 def test_a_placeholder_takes_the_place_of_what_the_model_makes_of_it(everyday: Translator) -> None:
-    line = "Rename%s failed"
-    assert everyday.translate([line])[0].text == "Umbenennen% fehlgeschlagen"
+    line = "Rename%(name)s failed"
+    assert everyday.translate([line])[0].text == "Umbenennen%(name) fehlgeschlagen"
     (result,) = everyday.translate([line], terms=TermRules(keep=True))
-    assert result.text == "Umbenennen %s fehlgeschlagen"
+    assert result.text == "Umbenennen%(name)s fehlgeschlagen"
 
 
 def test_a_text_without_words_begins_with_its_prefix(everyday: Translator) -> None:

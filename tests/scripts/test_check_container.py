@@ -131,5 +131,5 @@ def test_the_lines_of_the_dockerfile_run() -> None:
     command = [sys.executable, SCRIPTS / "check_container.py", "--python", python, *own]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for text in ("healthy after", "Wo wohnst du?", "user 65534 capabilities 0000", "status 0"):
+    for text in ("healthy after", "Wo wohnen Sie?", "user 65534 capabilities 0000", "status 0"):
         assert text in done.stdout

@@ -37,7 +37,7 @@ def server(translator: Translator) -> Iterator[Server]:
 
 def test_libretranslatepy(server: Server) -> None:
     client = LibreTranslateAPI(server.address, api_key="good-key")
-    assert client.translate("Where do you live?", "en", "de") == "Wo wohnst du?"
+    assert client.translate("Where do you live?", "en", "de") == "Wo wohnen Sie?"
     assert client.translate("I’m hungry.", "auto", "de") == "Ich habe Hunger."
     assert client.detect("Wo wohnst du denn jetzt?")[0]["language"] == "de"
     assert [language["code"] for language in client.languages()] == ["en", "de"]
@@ -51,7 +51,7 @@ def test_deepl(server: Server) -> None:
     client = deepl.Translator("good-key", server_url=server.address)
     result = client.translate_text("Where do you live?", target_lang="DE")
     assert isinstance(result, deepl.TextResult)
-    assert (result.text, result.detected_source_lang) == ("Wo wohnst du?", "EN")
+    assert (result.text, result.detected_source_lang) == ("Wo wohnen Sie?", "EN")
     assert result.billed_characters == len("Where do you live?")
     options = {
         "formality": "prefer_more",
@@ -61,11 +61,11 @@ def test_deepl(server: Server) -> None:
     several = client.translate_text(
         ["I'm hungry.", "Where do\nyou live?"], source_lang="EN", target_lang="DE", **options
     )
-    assert [result.text for result in several] == ["Ich habe Hunger.", "Wo wohnst du?"]
+    assert [result.text for result in several] == ["Ich habe Hunger.", "Wo wohnen Sie?"]
     html = client.translate_text(
         "<p>Where do you live?</p>", source_lang="EN", target_lang="DE", tag_handling="html"
     )
-    assert html.text == "<p>Wo wohnst du?</p>"
+    assert html.text == "<p>Wo wohnen Sie?</p>"
     assert [language.code for language in client.get_source_languages()] == ["EN"]
     [target] = client.get_target_languages()
     assert (target.code, target.name, target.supports_formality) == ("DE", "German", False)
@@ -82,7 +82,7 @@ def test_deepl_translates_documents(server: Server, tmp_path: Path) -> None:
     source.write_text("<p>Where do you <b>live</b>?</p>")
     status = client.translate_document_from_filepath(source, target, target_lang="DE")
     assert (status.done, status.billed_characters) == (True, 18)
-    assert re.fullmatch(r"<p>Wo <b>\w+</b> du\?</p>", target.read_text())
+    assert re.fullmatch(r"<p>Wo <b>\w+</b> Sie\?</p>", target.read_text())
     source.write_bytes(b"<meta charset=utf-8>\xff")
     with pytest.raises(deepl.DocumentTranslationException, match="is not valid UTF-8"):
         client.translate_document_from_filepath(source, target, target_lang="DE")
