@@ -44,6 +44,10 @@ class Domain(NamedTuple):
     phrases: bool = False  # a dictionary's words and phrases, no texts
     menus: bool = False  # its strings may mark a letter as the key of a menu entry
 
+    @property
+    def software(self) -> bool:
+        return not (self.everyday or self.phrases)
+
 
 DOMAINS = {
     "tatoeba": Domain("tatoeba.org, sentences", "CC-BY 2.0 FR", everyday=True),
@@ -62,7 +66,7 @@ EVERYDAY = {name for name, domain in DOMAINS.items() if domain.everyday}
 
 def judge(pair: Pair, domain: Domain) -> Pair | str:
     """The mended pair, or the reason to drop it."""
-    if domain.everyday or domain.phrases:
+    if not domain.software:
         return rules.judge(pair, rules.MENDS, rules.EVERYDAY_RULES)
     if domain.menus:
         pair = rules.accelerators(*pair)

@@ -8,10 +8,12 @@ line has a German and an English column, each with as many cells, each with syno
 
     Bank {f} [fin.] | Banken {pl} | Ich gehe zur Bank. :: bank | banks | I'm going to the bank.
 
-The script writes OUTPUT.en, OUTPUT.de and OUTPUT.domain: whole sentences as ``ding-sentences``,
-nouns with an article, verbs and phrases as ``ding-phrases``. Each English synonym comes with the
-first German one. It leaves out synonyms that are regional or old, the words of sciences, phrases
-with a rare word, and words with several translations, because nothing there tells which is meant.
+The script writes OUTPUT.en, OUTPUT.de and OUTPUT.domain: whole sentences, of any subject, as
+``ding-sentences``; nouns with their article, verbs and phrases as ``ding-phrases``. Each English
+synonym comes with the first German one that is left: without those that are regional or old. Among
+the phrases are no words of most sciences, none with a word that is rare in sentences, no more than
+two translations of one phrase, and none of one or two words that have several translations,
+because nothing there tells which is meant.
 """
 
 import argparse
@@ -34,26 +36,27 @@ SUBJECTS = """ornith. zool. bot. min. chem. biochem. geol. astron. anat. statist
     electr. mach. geogr. naut. biol. ling. phil. print relig. mil. hist. myth. techn. envir. agr.
     telco. mus. pej. vulg. slang"""
 # Synonyms that are regional, old or rare.
-MARKED = """Ös. Schw. Bayr. Süddt. Norddt. Mitteldt. Ostdt. Westdt. Südtirol Lie. alt veraltet
-    veraltend obs. archaic dated arch. hist. rare selten poet. Sc. Ir. Austr. NZ Ind. eAm. geh.
-    formal vulg. Jägersprache Schülersprache Jugendsprache DDR"""
+MARKED = """Ös. Westös. Ostös. Schw. Bayr. Süddt. Südwestdt. Norddt. Nordostdt. Nordwestdt.
+    Mitteldt. Mittelwestdt. Mittelostdt. Ostdt. Westdt. Südtirol Lie. alt veraltet veraltend
+    altertümlich altertümelnd obs. archaic dated arch. hist. rare selten poet. Sc. Ir. Can. Austr.
+    NZ eAm. geh. formal vulg. Jägersprache Jugendsprache DDR"""
 SCIENCES, UNUSUAL = (set(text.split()) for text in (SUBJECTS, MARKED))
 SHORT_FORMS = {
     "jdn./etw.": "etwas", "jdm./etw.": "etwas", "jds./etw.": "von etwas", "sb./sth.": "something",
     "sb.'s": "somebody's", "sth.'s": "something's", "sb.": "somebody", "sth.": "something",
-    "so.": "somebody", "sb": "somebody", "sth": "something", "swh.": "somewhere",
+    "sb": "somebody", "sth": "something", "swh.": "somewhere",
     "jdn.": "jemanden", "jdm.": "jemandem", "jd.": "jemand", "jds.": "jemandes", "etw.": "etwas",
     "irgendjdm.": "jemandem", "irgendjdn.": "jemanden",
 }  # fmt: skip
 SHORT_FORM = re.compile(
     r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(SHORT_FORMS, key=len)[::-1])) + r")(?!\w)"
 )
-ARTICLES = {"m": ("der", "ein"), "f": ("die", "eine"), "n": ("das", "ein")}
+ARTICLES = {"m": "der", "f": "die", "n": "das"}
 MARK = re.compile(r"\s*\{([^}]*)\}")
 TAG = re.compile(r"\s*\[([^\]]*)\]")
 REMARK = re.compile(r"\s*\([^()]*\)(?!\w)|\([^()]*\)")
 CHOICE = re.compile(r"(?<![\w/.-])([^\W\d_][\w'-]*)(?:/[^\W\d_][\w'-]*)+(?![\w/]|\.\w)")  # he/she
-ARTICLE = re.compile(r"(?:the|an?) ")
+ARTICLE = re.compile(r"^(?:the|an?) ")
 WORD = re.compile(r"[\w']+")
 COMMON = 3  # times that a word of a phrase must occur in sentences, here or in the phrasebook
 TRANSLATIONS = 2  # of one phrase
@@ -71,6 +74,11 @@ def read_entries(path: Path) -> Iterator[Iterator[tuple[str, str]]]:
             yield zip(*cells, strict=True)
 
 
+def tags(text: str) -> set[str]:
+    """What stands in square brackets, which is separated by commas."""
+    return {part.strip() for tag in TAG.findall(text) for part in tag.split(",")}
+
+
 def synonyms(cell: str) -> list[tuple[str, str]]:
     """The usual synonyms of a cell, plain, each with the gender of a noun or ""."""
     found = []
@@ -78,7 +86,7 @@ def synonyms(cell: str) -> list[tuple[str, str]]:
     # A semicolon in brackets separates nothing.
     bare = re.sub(r"\{[^}]*\}|\([^()]*\)", lambda match: match[0].replace(";", ","), cell)
     for text in bare.split(";"):
-        if {tag.strip() for tag in TAG.findall(text)} & UNUSUAL:
+        if tags(text) & UNUSUAL:
             continue
         marks = MARK.findall(text)
         gender = marks[0] if marks and marks[0] in ARTICLES else ""
@@ -97,32 +105,23 @@ def is_sentence(english: str, german: str) -> bool:
     )
 
 
-def with_article(english: str, german: str, gender: str, number: int) -> Pair:
-    """A noun with its article, the definite one or, for every third noun, the other one."""
-    definite, indefinite = ARTICLES[gender]
-    if number % 3 or english[:1].isupper():
-        return f"the {english}", f"{definite} {german}"
-    return f"{'an' if english[0] in 'aeio' else 'a'} {english}", f"{indefinite} {german}"
-
-
 def pairs(path: Path) -> Iterator[tuple[str, Pair]]:
     """The pairs, each with its domain."""
-    for number, cells in enumerate(read_entries(path)):
+    for cells in read_entries(path):
         special, verb = False, False
         for place, (english_cell, german_cell) in enumerate(cells):
             if place == 0:
-                tags = {tag.strip() for tag in TAG.findall(english_cell + german_cell)}
-                special = bool(tags & SCIENCES)
+                special = bool(tags(english_cell + german_cell) & SCIENCES)
                 verb = english_cell.strip().startswith("to ")
             german = synonyms(german_cell)
             if not german:
                 continue
             for english, _ in synonyms(english_cell):
-                yield from convert(english, *german[0], verb=verb, special=special, number=number)
+                yield from convert(english, *german[0], verb=verb, special=special)
 
 
 def convert(
-    english: str, german: str, gender: str, *, verb: bool, special: bool, number: int
+    english: str, german: str, gender: str, *, verb: bool, special: bool
 ) -> Iterator[tuple[str, Pair]]:
     """What becomes of an English synonym and a German one: one pair or none.
 
@@ -135,14 +134,14 @@ def convert(
     elif verb and not english.startswith("to "):
         if PRONOUN.match(english) and FIRST_PRONOUN.match(german):
             yield "ding-phrases", (english, german)
-    elif gender and " " not in german and not ARTICLE.match(english):
-        yield "ding-phrases", with_article(english, german, gender, number)
+    elif gender and " " not in german:
+        yield "ding-phrases", (f"the {ARTICLE.sub('', english)}", f"{ARTICLES[gender]} {german}")
     else:
         yield "ding-phrases", (english, german)
 
 
 def useful(rows: Iterable[tuple[str, Pair]]) -> Iterator[tuple[str, Pair]]:
-    """The rows without rare words, and without words that have several translations."""
+    """The rows without phrases with rare words, or with too many translations."""
     rows = list(dict.fromkeys(rows))
     counts = Counter[str]()
     sentences = [pair for name, pair in rows if name == "ding-sentences"]

@@ -14,7 +14,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ SENTENCE_WEIGHTS = {
 LONG_SENTENCE = 8  # words; a shorter one weighs half
 TITLE_WEIGHT, MENU_WEIGHT = 0.15, 0.1  # of text without a final mark, from MENU words and below
 MENU = 5  # words
-RENAMED = JOINED = SIGNS = 30_000  # pairs made of Tatoeba's and the hand-written ones
+RENAMED = JOINED = SIGNS = 30_000  # pairs made of Tatoeba's, Ding's and the hand-written ones
 SOFTWARE = 1000  # pairs of software's texts in validation, and in test
 SHORTEST = 3  # words of such a pair: held-out menu entries would be missed by everybody
 
@@ -113,7 +113,7 @@ def hold_out_software(tables: Mapping[str, list[Pair]], split: str, seed: int) -
     drawn = [
         pair
         for name, pairs in tables.items()
-        if not (DOMAINS[name].everyday or DOMAINS[name].phrases)
+        if DOMAINS[name].software
         for pair in pairs
         if len(pair[0].split()) >= SHORTEST and phrasebook.choose([pair]) == split
         if rng.random() < weight(name, pair)
@@ -163,6 +163,15 @@ def mix(
     return lines, report
 
 
+def read_tables(folder: Path) -> Iterator[tuple[str, list[Pair]]]:
+    """The pairs of each domain in a folder of clean.py."""
+    names = [name for name in DOMAINS if (folder / f"{name}.tsv").is_file()]
+    if not names:
+        raise FileNotFoundError(f"{folder}: no .tsv files of clean.py")
+    for name in names:
+        yield name, list(FileReader(train=str(folder / f"{name}.tsv")).pairs("train"))
+
+
 def factor(text: str) -> tuple[str, float]:
     """``grammar=3`` as ("grammar", 3.0). Raises ValueError for another form."""
     part, number = text.split("=")
@@ -195,14 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> None:
         if args.output.exists():
             raise FileExistsError(f"{args.output} exists: name another --output")
-        tables = {
-            name: list(FileReader(train=str(file)).pairs("train"))
-            for name in DOMAINS
-            for folder in args.cleaned
-            if (file := folder / f"{name}.tsv").is_file()
-        }
-        if not tables:
-            raise FileNotFoundError(f"{args.cleaned[0]}: no .tsv files of clean.py")
+        tables = {name: pairs for folder in args.cleaned for name, pairs in read_tables(folder)}
         held_out = HeldOut()
         for path in args.held_out:
             held_out.add(read_held_out(path))

@@ -321,6 +321,9 @@ def test_mix_ends_in_one_line(mix: ModuleType, tmp_path: Path, capsys: Any) -> N
     assert "missing" in capsys.readouterr().err
     assert mix.main([*arguments[:3], "--factor", "poems=2"]) == 2
     assert "no part poems; there are tatoeba, grammar" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert mix.main([str(tmp_path), str(tmp_path / "empty"), *arguments[1:3]]) == 2
+    assert f"{tmp_path / 'empty'}: no .tsv files" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 

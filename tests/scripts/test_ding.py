@@ -11,14 +11,19 @@ ENTRIES = """\
 Bank {f} [fin.] | Banken {pl} | Ich gehe zur Bank. :: bank | banks | I’m going to the bank.
 Apfel {m} :: apple
 Gartenzaun {m} :: garden fence
-Rotbauchadler {m} [ornith.] | Der Rotbauchadler frisst. :: bank eagle | The eagle eats.
+Rotbauchadler {m} [ornith.] | Der Adler frisst. :: garden apple | The eagle eats.
 jdn. täuschen; jdn. bluffen {vt} | täuschend | er/sie rät :: to bluff sb. | bluffing | he/she bluffs
-Sessel {m} [Ös.]; Stuhl {m} :: garden chair
+Sessel {m} [Ös., Schw.]; Stuhl {m} :: garden chair
 Ufer {n} :: bank; garden bank
 Das kostet viel / wenig. :: It costs a lot / little.
 Er (der Gast) hat Hunger/Durst. :: He is hungry/thirsty.
 """
-MORE = "Alter {m} :: elder\n" * 2 + "kein Trennzeichen\n"
+MORE = """\
+Gartenzaun {m} :: the garden fence
+Alter {m} :: elder
+kein Trennzeichen
+Ich glaube es. :: I think so.
+"""
 
 
 @pytest.fixture
@@ -47,8 +52,9 @@ def test_entries_become_sentences_and_phrases(ding: ModuleType, tmp_path: Path) 
     rows = run(ding, tmp_path, ENTRIES + MORE)
     assert [row[1:] for row in rows if row[0] == "ding-sentences"] == [
         ("I'm going to the bank.", "Ich gehe zur Bank."),
-        ("The eagle eats.", "Der Rotbauchadler frisst."),
+        ("The eagle eats.", "Der Adler frisst."),
         ("He is hungry.", "Er hat Hunger."),
+        ("I think so.", "Ich glaube es."),
     ]
     assert [row[1:] for row in rows if row[0] == "ding-phrases"] == [
         ("banks", "Banken"),
@@ -57,7 +63,7 @@ def test_entries_become_sentences_and_phrases(ding: ModuleType, tmp_path: Path) 
         ("to bluff somebody", "jemanden täuschen"),
         ("he bluffs", "er rät"),
         ("the garden chair", "der Stuhl"),
-        ("a garden bank", "ein Ufer"),
+        ("the garden bank", "das Ufer"),
     ]
 
 
@@ -65,7 +71,7 @@ def test_entries_become_sentences_and_phrases(ding: ModuleType, tmp_path: Path) 
 def test_a_word_with_two_translations_is_left_out(ding: ModuleType, tmp_path: Path) -> None:
     """ "the bank" may be a Bank or an Ufer."""
     rows = run(ding, tmp_path, "Bank {f} :: bank\nX {n} :: garden\nUfer {n} :: bank\n")
-    assert ("ding-phrases", "the bank", "die Bank") not in rows
+    assert ("ding-phrases", "the garden", "das X") in rows
     assert not any("bank" in english for _, english, _ in rows)
 
 
