@@ -49,7 +49,9 @@ SHORT_FORMS = {
     "irgendjdm.": "jemandem", "irgendjdn.": "jemanden",
 }  # fmt: skip
 SHORT_FORM = re.compile(
-    r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(SHORT_FORMS, key=len)[::-1])) + r")(?!\w)"
+    r"(?<!\w)(?:"
+    + "|".join(map(re.escape, sorted(SHORT_FORMS, key=len, reverse=True)))
+    + r")(?!\w)"
 )
 ARTICLES = {"m": "der", "f": "die", "n": "das"}
 MARK = re.compile(r"\s*\{([^}]*)\}")
@@ -61,17 +63,17 @@ WORD = re.compile(r"[\w']+")
 COMMON = 3  # times that a word of a phrase must occur in sentences, here or in the phrasebook
 TRANSLATIONS = 2  # of one phrase
 SENTENCE_END = re.compile(r"[.!?][\"'“”)]*$")
-PRONOUN = re.compile(r"(?:I|he|she|it|they|we|you)\b")
-FIRST_PRONOUN = re.compile(r"(?:ich|er|sie|es|wir|ihr|du|man)\b")
+ENGLISH_PRONOUN = re.compile(r"(?:I|he|she|it|they|we|you)\b")
+GERMAN_PRONOUN = re.compile(r"(?:ich|er|sie|es|wir|ihr|du|man)\b")
 
 
-def read_entries(path: Path) -> Iterator[Iterator[tuple[str, str]]]:
+def read_entries(path: Path) -> Iterator[list[tuple[str, str]]]:
     """The cells of each entry, (English, German), as they stand there."""
     for line in read_lines(path):
         german, separator, english = line.partition("::")
         cells = english.split("|"), german.split("|")
         if separator and not line.startswith("#") and len(cells[0]) == len(cells[1]):
-            yield zip(*cells, strict=True)
+            yield list(zip(*cells, strict=True))
 
 
 def tags(text: str) -> set[str]:
@@ -108,16 +110,13 @@ def is_sentence(english: str, german: str) -> bool:
 def pairs(path: Path) -> Iterator[tuple[str, Pair]]:
     """The pairs, each with its domain."""
     for cells in read_entries(path):
-        special, verb = False, False
-        for place, (english_cell, german_cell) in enumerate(cells):
-            if place == 0:
-                special = bool(tags(english_cell + german_cell) & SCIENCES)
-                verb = english_cell.strip().startswith("to ")
-            german = synonyms(german_cell)
-            if not german:
-                continue
-            for english, _ in synonyms(english_cell):
-                yield from convert(english, *german[0], verb=verb, special=special)
+        headword = cells[0]
+        special = bool(tags("".join(headword)) & SCIENCES)
+        verb = headword[0].strip().startswith("to ")
+        for english_cell, german_cell in cells:
+            for german in synonyms(german_cell)[:1]:
+                for english, _ in synonyms(english_cell):
+                    yield from convert(english, *german, verb=verb, special=special)
 
 
 def convert(
@@ -132,7 +131,7 @@ def convert(
     elif special or SENTENCE_END.search(english) or SENTENCE_END.search(german):
         return
     elif verb and not english.startswith("to "):
-        if PRONOUN.match(english) and FIRST_PRONOUN.match(german):
+        if ENGLISH_PRONOUN.match(english) and GERMAN_PRONOUN.match(german):
             yield "ding-phrases", (english, german)
     elif gender and " " not in german:
         yield "ding-phrases", (f"the {ARTICLE.sub('', english)}", f"{ARTICLES[gender]} {german}")
