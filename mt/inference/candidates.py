@@ -73,8 +73,9 @@ def _find_alike(
     if not options.is_beam_search:
         return _independent_candidates(log_probs, active, options)
     top, tokens = _top_k(log_probs, k)
-    candidates = _beam_candidates(top.cpu().numpy(), tokens.cpu().numpy(), active, keep)
-    return candidates if required is None else required.add_to(candidates, log_probs)
+    ids = tokens.cpu().numpy()
+    candidates = _beam_candidates(top.cpu().numpy(), ids, active, keep)
+    return candidates if required is None else required.add_to(candidates, log_probs, ids)
 
 
 def _beam_candidates(

@@ -332,6 +332,8 @@ class Constraints:
 
     def places(self, ids: Sequence[int]) -> list[Place]:
         """Where the terms that are met stand in an output, ids without eos."""
+        if not self.terms:
+            return []
         state, places, met = self.start, [], 0
         for end, token in enumerate([*ids, EOS]):
             after = state.advance(token)

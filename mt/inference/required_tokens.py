@@ -71,12 +71,15 @@ class RequiredTokens:
         if no_end:
             log_probs[(*np.array(no_end).T, EOS)] = -torch.inf
 
-    def add_to(self, candidates: list[list[Candidate]], log_probs: Tensor) -> list[list[Candidate]]:
+    def add_to(
+        self, candidates: list[list[Candidate]], log_probs: Tensor, best: np.ndarray
+    ) -> list[list[Candidate]]:
         """The candidates and those that bring a term nearer, best first.
 
-        Where a term may end, the best token that ends its word is one of them.
+        Where a term may end, the best token that ends its word is one of them. ``best`` [B, w, k]
+        are the tokens with the largest ``log_probs``, largest first.
         """
-        places = self.places + self._word_ends(log_probs)
+        places = self.places + self._word_ends(log_probs, best)
         if not places:
             return candidates
         values = log_probs[tuple(np.array(places, dtype=np.int64).T)].tolist()
@@ -90,7 +93,7 @@ class RequiredTokens:
             candidates[b] = sorted([*candidates[b], *own], key=lambda c: -c[0])
         return candidates
 
-    def _word_ends(self, log_probs: Tensor) -> list[tuple[int, int, int]]:
+    def _word_ends(self, log_probs: Tensor, best: np.ndarray) -> list[tuple[int, int, int]]:
         rows = [
             (b, row)
             for b, sentence in self.sentences
@@ -100,6 +103,9 @@ class RequiredTokens:
         if not rows:
             return []
         ends_word = self.sentences[0][1].constraints.vocabulary.ends_word
-        mask = torch.from_numpy(~ends_word).to(log_probs.device)
-        own = log_probs[tuple(np.array(rows).T)].masked_fill_(mask, -torch.inf)
-        return [(b, row, t) for (b, row), t in zip(rows, own.argmax(dim=1).tolist(), strict=True)]
+        tokens = best[tuple(np.array(rows).T)]
+        is_end = ends_word[tokens]
+        found = tokens[np.arange(len(rows)), is_end.argmax(axis=1)].tolist()
+        for i in np.flatnonzero(~is_end.any(axis=1)).tolist():  # it is not among the best
+            found[i] = int(np.where(ends_word, log_probs[rows[i]].cpu().numpy(), -np.inf).argmax())
+        return [(b, row, token) for (b, row), token in zip(rows, found, strict=True)]

@@ -117,9 +117,8 @@ class SentenceSearch:
         """One step of beam search.
 
         Living hypotheses are ranked by log P, and the k best stay alive. Finished ones are ranked
-        by log P / penalty. A living hypothesis is dropped when even its log P of now, divided by
-        the largest penalty that it could get, is not above the n-th best finished score. This
-        changes no result, because log P only falls.
+        by log P / penalty. A living hypothesis is dropped when it cannot score above the n-th best
+        finished one any more. This changes no result.
         """
         k, n_best = self.options.beam_size, self.options.n_best
         before, self.alive, self.parents = self.alive, [], []
@@ -136,9 +135,14 @@ class SentenceSearch:
             self._finish(before[0])  # no token is permitted
         self.finished.sort(key=lambda pair: -pair[0])
         if len(self.finished) >= n_best:
-            bar = self.finished[n_best - 1][0] * self.largest_penalty
-            useful = sum(node.total > bar for node in self.alive)
-            del self.alive[useful:], self.parents[useful:]
+            bar = self.finished[n_best - 1][0]
+            useful = [self._best_score(node) > bar for node in self.alive]
+            self.alive = list(itertools.compress(self.alive, useful))
+            self.parents = list(itertools.compress(self.parents, useful))
+
+    def _best_score(self, node: _Node) -> float:
+        """What a living hypothesis can score at most: log P only falls."""
+        return node.total / self.largest_penalty
 
     def _advance_independent(self, candidates: Sequence[Candidate]) -> None:
         """One step of samples or alternatives, with one candidate for each that is alive."""
@@ -226,7 +230,9 @@ class ConstrainedSearch(SentenceSearch):
         ]
         kept = self._share_beam(possible, states, paid)
         super()._advance_beam([possible[i] for i in kept] or candidates)
-        alive = [i for i in kept if possible[i][2] != EOS][: len(self.alive)]
+        index = {(row, token): i for i, (_, row, token, _) in enumerate(possible)}
+        rows = zip(self.parents, self.alive, strict=True)
+        alive = [index[row, node.token] for row, node in rows]
         self.states, self.paid = [states[i] for i in alive], [paid[i] for i in alive]
         self.would_end = [False] * len(alive)
         if self.constraints.has_forbidden:
@@ -277,9 +283,16 @@ class ConstrainedSearch(SentenceSearch):
         return tokens
 
     def _finish(self, node: _Node) -> None:
+        score = self._score(node, length_penalty(self.length, self.options.alpha))
+        self.finished.append((score, node))
+
+    def _best_score(self, node: _Node) -> float:
+        return self._score(node, self.largest_penalty)
+
+    def _score(self, node: _Node, penalty: float) -> float:
+        """``penalty`` is that of the log P of all tokens but those of the terms."""
         path = list(node.path())[::-1]
         ids = [step.token for step in path if step.token != EOS]
         places = self.constraints.places(ids)
         of_terms = sum(step.log_prob for place in places for step in path[place.start : place.end])
-        score = (node.total - of_terms) / length_penalty(self.length, self.options.alpha)
-        self.finished.append((score + of_terms / self.source_penalty, node))
+        return (node.total - of_terms) / penalty + of_terms / self.source_penalty

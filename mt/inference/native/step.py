@@ -98,6 +98,11 @@ class _Step(ctypes.Structure):
     ]
 
 
+def _usual_length(S: int) -> int:
+    """Tokens that most outputs do not exceed, of a source of S tokens."""
+    return 3 * S // 2 + 8
+
+
 class NativeState:
     """The keys and values of a running batch: as ``mt.inference.cache.State``, without masks.
 
@@ -109,7 +114,7 @@ class NativeState:
         N, B, S, heads, width = cross.shape
         self.cross, self.source_lengths = cross, source_lengths  # [N, B, S, 2h, width], [B]
         # Unused memory costs only addresses; enlarging costs time.
-        self.own = cross.new_empty(N, B, 3 * S // 2 + 8, heads, width)
+        self.own = cross.new_empty(N, B, _usual_length(S), heads, width)
         self.paths = _empty(B, 1, 0, dtype=torch.int32)  # [B, w, T], first tokens first
         # Tokens of each sentence's hypotheses:
         self.ages = torch.zeros(B, dtype=torch.long, device="cpu")
@@ -120,7 +125,8 @@ class NativeState:
         """Have slots for w more tokens of each sentence."""
         capacity = self.own.shape[2]
         if self.used + w > capacity:
-            self.own = with_room(self.own, 0, max(self.used + w, 2 * capacity), self.used)
+            most = max(self.used + w, 2 * capacity, w * _usual_length(self.cross.shape[2]))
+            self.own = with_room(self.own, 0, most, self.used)
 
     def join(self, other: "NativeState") -> None:
         """Add the sentences of another state, which has not taken a step yet."""
