@@ -34,8 +34,8 @@ def collate(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Bat
     sources, targets = ([side[i] for i in order] for side in (sources, targets))
     src_groups, tgt_groups = group(lengths[order])
     labels = np.concatenate([np.append(target, EOS) for target in targets], dtype=np.int64)
-    src = pack(pad([np.append(source, EOS) for source in sources]), PAD, src_groups)
-    tgt = pack(pad([np.append(BOS, target) for target in targets]), PAD, tgt_groups)
+    src = pack(pad([np.append(source, EOS) for source in sources]), src_groups)
+    tgt = pack(pad([np.append(BOS, target) for target in targets]), tgt_groups)
     assert tgt.tokens == len(labels), "an id of padding within a sentence"
     return Batch(src, tgt, torch.from_numpy(labels))
 

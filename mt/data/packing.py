@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mt.data.special_ids import PAD
+
 # n is a multiple of this, so that matrices come in few sizes: oneDNN and torch.compile make code
 # for each. At least one row is padding.
 MULTIPLE = 64
@@ -37,19 +39,19 @@ class Packed(NamedTuple):
         return self.ids[self.rows]
 
 
-def pack(ids: Tensor, pad_id: int = 0, groups: Sequence[tuple[int, int]] | None = None) -> Packed:
+def pack(ids: Tensor, groups: Sequence[tuple[int, int]] | None = None) -> Packed:
     """Ids [B, T], padded at the end -> the same sentences packed; by default all form one group.
 
     [[5, 6, 3], [7, 3, pad]] has the ids [5, 6, 3, 7, 3, pad, ...], the positions
     [0, 1, 2, 0, 1, 0, ...], the rows [[0, 1, 2], [3, 4, 5]] and 5 tokens.
     """
-    real = (ids != pad_id).flatten()
+    real = (ids != PAD).flatten()
     cells = real.nonzero()[:, 0]
     tokens = len(cells)
     padding = MULTIPLE - tokens % MULTIPLE
     rows = torch.where(real, real.cumsum(0) - 1, tokens)
     return Packed(
-        ids=F.pad(ids.flatten()[cells], (0, padding), value=pad_id),
+        ids=F.pad(ids.flatten()[cells], (0, padding), value=PAD),
         positions=F.pad(cells % ids.shape[1], (0, padding)),
         rows=rows.view(ids.shape),
         tokens=tokens,

@@ -34,14 +34,13 @@ _OTHER_FORMATS = {
     b"<": "is an XML or HTML file, not an archive of parts: save it as .docx or .odt first",
 }
 UNREAD_FORMATS = {  # file name extension -> what to save the file as
-    ".doc": ".docx or .odt",
-    ".dot": ".docx or .odt",
-    ".rtf": ".docx or .odt",
-    ".pdf": ".docx or .odt",
-    ".ppt": ".pptx or .odp",
-    ".pps": ".pptx or .odp",
-    ".xls": ".ods or .csv",
-    ".xlsx": ".ods or .csv",
+    **dict.fromkeys((".doc", ".dot", ".rtf", ".pdf"), ".docx or .odt"),
+    **dict.fromkeys((".ppt", ".pps"), ".pptx or .odp"),
+    **dict.fromkeys((".xls", ".xlsx", ".xlsm", ".xltx"), ".ods or .csv"),
+    # Templates and files with macros
+    **dict.fromkeys((".docm", ".dotx", ".dotm"), ".docx"),
+    **dict.fromkeys((".pptm", ".potx", ".potm", ".ppsx", ".ppsm"), ".pptx"),
+    **{f".{kind}{last}": f".od{last}" for kind in ("ot", "fod") for last in "tsp"},
     ".epub": ".html",
     ".ass": ".srt or .vtt",
     # Translated as lines these would be broken:

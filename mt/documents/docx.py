@@ -1,4 +1,4 @@
-"""Word documents (.docx, .docm, .dotx), ISO/IEC 29500-1, chapter 17.
+"""Word documents (.docx), ISO/IEC 29500-1, chapter 17.
 
 Paragraphs of the text, tables, text boxes, headers, footers, footnotes and endnotes are segments.
 Comments, deleted text, field results but those of links, pictures and formulas stay as they are.

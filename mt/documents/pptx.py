@@ -1,4 +1,4 @@
-"""PowerPoint presentations (.pptx, .pptm, .potx, .ppsx), ISO/IEC 29500-1, chapters 19 and 21.
+"""PowerPoint presentations (.pptx), ISO/IEC 29500-1, chapters 19 and 21.
 
 Paragraphs on slides and in notes, with their tables, groups and text boxes, are segments.
 Layouts, charts, SmartArt, comments and fields, such as a slide's number, stay as they are.

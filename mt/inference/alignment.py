@@ -11,6 +11,7 @@ Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in b
 import codecs
 import random
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -133,13 +134,16 @@ def line_links(parts: Sequence[TranslatedPart]) -> list[tuple[int, int]]:
     Words stand between blanks and are counted from 0. The parts must have their alignment.
     """
     links, source_words, target_words = [], 0, 0
+    apart: list[int] = []  # words after which the line has a mark that the model saw joined
     for part in parts:
         if part.alignment is None:
             raise ValueError("no alignment: translate with attention=True")
         alignment = align(part.alignment, part.source, part.output, BETWEEN_BLANKS)
         layout = len(part.before.split())  # the sign of a list
         source_words, target_words = source_words + layout, target_words + layout
-        links += [(s + source_words, t + target_words) for s, t, _ in alignment.links]
+        apart += [word + source_words for word in part.apart]
+        own = [(s + source_words, t + target_words) for s, t, _ in alignment.links]
+        links += [(s + bisect_left(apart, s), t) for s, t in own]
         source_words += len(alignment.source)
         target_words += len(alignment.target)
     return links

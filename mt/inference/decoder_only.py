@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt.data.special_ids import PAD
 from mt.inference.cache import Index, State
 from mt.inference.incremental import (
     InferenceAttention,
@@ -45,7 +46,7 @@ class DecoderOnlyModel(InferenceStacks):
         for layer in self.decoder:
             x, new = layer.read(x, B, mask)
             caches.append(new)
-        return PromptState(torch.stack(caches), (src != self.pad_id).sum(dim=1).tolist())
+        return PromptState(torch.stack(caches), (src != PAD).sum(dim=1).tolist())
 
     def step(self, tokens: Tensor, state: "PromptState", parents: Tensor | None = None) -> Tensor:
         B, w = tokens.shape
@@ -65,7 +66,7 @@ class DecoderOnlyModel(InferenceStacks):
         """
         results = []
         for row, output in zip(src.tolist(), outputs, strict=True):
-            source = [token for token in row if token != self.pad_id]
+            source = [token for token in row if token != PAD]
             ids, S = torch.tensor([[*source, bos, *output]], device=self.device), len(source)
             mask = torch.full((ids.shape[1],) * 2, -torch.inf, dtype=self.dtype, device=self.device)
             mask.triu_(1)

@@ -193,14 +193,19 @@ def _is_header(cells: Sequence[str], source: str, target: str) -> bool:
 
 
 def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:
-    lines = enumerate(text.splitlines(), 1)
-    rows = [(n, line.split("\t")) for n, line in lines if line.strip() and line[0] != "#"]
+    lines = enumerate((line.removesuffix("\r") for line in text.split("\n")), 1)
+    rows = [(n, line.split("\t")) for n, line in lines if line.strip() and not _is_comment(line)]
     if rows and _is_header(rows[0][1], source, target):
         rows.pop(0)
     for number, (term, *targets) in rows:
         if not term.strip() or len(targets) != 1 or not _split_targets(targets[0]):
             raise ValueError(f"line {number}: must be a term, a tab and its translation")
         yield term, _split_targets(targets[0])
+
+
+def _is_comment(line: str) -> bool:
+    """# and a blank, or no tab: ``#MeToo`` may be a term."""
+    return line.startswith("#") and (line[1:2] in ("", " ") or "\t" not in line)
 
 
 def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:

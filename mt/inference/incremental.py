@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mt.data.special_ids import PAD
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
 from mt.inference.native.best import best_tokens
@@ -40,7 +41,7 @@ class InferenceStacks:
         self.device, self.precision = weight.device, precision
         self.exact = precision == "float32"  # a result does not depend on its batch
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.pad_id, self.d_model, self.h = model.pad_id, model.d_model, model.h
+        self.d_model, self.h = model.d_model, model.h
         self.make, self.dtype = linear_ops(precision, self.device, native)
         self.embedding = weight.to(self.dtype)
         self.learned = None if model.positions is None else model.positions.weight.detach()
@@ -133,7 +134,7 @@ class InferenceModel(InferenceStacks):
         return self._start(src)
 
     def _start(self, src: Tensor) -> State:
-        padding = src == self.pad_id
+        padding = src == PAD
         mask = None
         if padding.any():
             mask = torch.zeros(padding.shape, dtype=self.dtype, device=self.device)

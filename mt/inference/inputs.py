@@ -34,6 +34,7 @@ class Input(NamedTuple):
     text: str = ""
     terms: SearchTerms | None = None
     before: str = ""  # what stands before it in the line, and before its translation
+    apart: tuple[int, ...] = ()  # words of the text after which a mark stands apart in the line
 
     @property
     def constraints(self) -> Constraints | None:
@@ -70,18 +71,18 @@ def plan_inputs(
     layout stands outside of them, unless the line has a prefix with which it must begin.
     """
     rows = [
-        (n, before, _tidy(text) if split else text)
+        (n, before, *(_tidy(text) if split else (text, ())))
         for n, line in enumerate(lines)
         for before, text in _rows(line, split, any(prefixes[n : n + 1]))
     ]
-    all_caps = [split and sentence_splitter.is_all_caps(text) for _, _, text in rows]
+    all_caps = [split and sentence_splitter.is_all_caps(text) for _, _, text, _ in rows]
     texts = [
         text.capitalize() if caps else text
-        for (_, _, text), caps in zip(rows, all_caps, strict=True)
+        for (_, _, text, _), caps in zip(rows, all_caps, strict=True)
     ]
     encoded = encode_chunks(tokenizer.encode, texts, LONG_PIECE * max_length)
     inputs: list[list[Input]] = [[] for _ in lines]
-    for (n, before, text), caps, chunks in zip(rows, all_caps, encoded, strict=True):
+    for (n, before, text, apart), caps, chunks in zip(rows, all_caps, encoded, strict=True):
         parts = [part for ids in chunks for part in _parts(ids, tokenizer, max_length)]
         if len(parts) > 1:
             log.warning(
@@ -95,12 +96,19 @@ def plan_inputs(
             Input(ids, caps, [], own, before=own_before)
             for ids, own, own_before in zip(parts, own_texts, befores, strict=False)
         ]
+        if parts and apart:
+            first = len(inputs[n]) - len(parts)
+            inputs[n][first] = inputs[n][first]._replace(apart=apart)
     return inputs
 
 
-def _tidy(text: str) -> str:
-    """A typed text without blanks before its marks."""
-    return text if _CODE_SIGNS.search(text) else _BLANK_BEFORE_MARK.sub("", text)
+def _tidy(text: str) -> tuple[str, tuple[int, ...]]:
+    """A typed text without blanks before its marks, and the numbers of the words before those."""
+    if _CODE_SIGNS.search(text):
+        return text, ()
+    words_before = [len(text[: m.start()].split()) for m in _BLANK_BEFORE_MARK.finditer(text)]
+    apart = tuple(count - 1 - n for n, count in enumerate(words_before))  # n marks are counted
+    return _BLANK_BEFORE_MARK.sub("", text), apart
 
 
 def _rows(line: str, split: bool, has_prefix: bool) -> list[tuple[str, str]]:

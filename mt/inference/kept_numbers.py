@@ -259,7 +259,9 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
         return as_is(text, start, end, "number")
     forms = written(number, decimal)
     if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
-        return Kept(start - 1, end, "number", with_sign(forms, "-−–"))
+        forms = with_sign(forms, "-−–")
+        signed_amount = _amount(text, start, end, forms) or Kept(start, end, "number", forms)
+        return signed_amount._replace(start=start - 1)
     signed = _sign_and_currency(text, start)
     if signed and decimal != "as written" and (match := _MILLIONS.match(text, end)):
         sign, currency = signed

@@ -74,7 +74,15 @@ def segment(
     pieces = [tuple(tokenizer.pieces(ids)) for ids in (source.ids, best.ids)]
     sure = confidence(calibration, best.token_log_probs, len(source.ids))
     return TranslatedPart(
-        pieces[0], pieces[1], best.token_log_probs, attention, alignment, sure, text, source.before
+        source=pieces[0],
+        output=pieces[1],
+        log_probs=best.token_log_probs,
+        attention=attention,
+        alignment=alignment,
+        confidence=sure,
+        text=text,
+        before=source.before,
+        apart=source.apart,
     )
 
 

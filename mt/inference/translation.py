@@ -18,6 +18,7 @@ class TranslatedPart:
     confidence: float = math.nan  # 0 to 1: ``mt.inference.confidence``
     text: str = ""  # of the output, its terms written as they must be
     before: str = ""  # what stands before it in the line and in the translation
+    apart: tuple[int, ...] = ()  # words of the source after which a mark stands apart in the line
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.data.packing import MULTIPLE, Packed
+from mt.data.special_ids import PAD
 from mt.model.layers import EncoderLayer, LayerShape, final_norm
 from mt.model.transformer import Stacks, Transformer
 
@@ -45,7 +46,10 @@ class DecoderOnly(Stacks):
 
     def joined_states(self, packed: Packed) -> Tensor:
         """Sequences -> states [n, d_model]. Raises ValueError for one that is too long."""
-        self.check_length(packed.rows.shape[1])
+        longest = packed.rows.shape[1]  # at most: the longest source and the longest target
+        if self.positions is not None and longest > self.positions.num_embeddings:
+            longest = int(packed.positions.max()) + 1
+        self.check_length(longest)
         layout = self.layout(packed)
         (x,) = self.embed(packed)
         x = self.dropout(x)
@@ -94,8 +98,7 @@ def join(src: Packed, tgt: Packed) -> Joined:
     targets = starts[of_target] + after
     tokens = src.tokens + tgt.tokens
     n = tokens + MULTIPLE - tokens % MULTIPLE
-    pad_id = src.ids[-1]  # the last row is padding
-    ids = pad_id.repeat(n)
+    ids = src.ids.new_full((n,), PAD)
     ids[sources], ids[targets] = src.ids[: src.tokens], tgt.ids[: tgt.tokens]
     positions = torch.zeros(n, dtype=src.positions.dtype, device=device)
     positions[sources], positions[targets] = src.positions[: src.tokens], after

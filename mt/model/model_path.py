@@ -40,7 +40,7 @@ def latest(root: str | os.PathLike[str] = "outputs") -> Path:
     configs = [
         path
         for path in Path(root).glob("**/model/config.json")
-        if path.is_file() and not re.fullmatch(r"until-\d{8,}(-\d+)?", path.parts[-3])
+        if path.is_file() and not re.fullmatch(r"until-\d{8,}(-\d+)?", path.absolute().parts[-3])
     ]
     if not configs:
         raise FileNotFoundError(

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.data.packing import Packed, pack
+from mt.data.special_ids import PAD
 from mt.model.attention_layout import AttentionLayout
 from mt.model.dropout import Dropout
 from mt.model.layers import (
@@ -74,7 +75,6 @@ class Stacks(nn.Module):
         P_drop: float = 0.1,
         d_k: int | None = None,
         learned_positions: int | None = None,
-        pad_id: int = 0,
         norm: str = "post",
         activation: str = "relu",
         P_attention: float = 0.0,
@@ -88,7 +88,6 @@ class Stacks(nn.Module):
         check_int("d_k", d_k, most=MOST_WIDTH)
         check_int("qk_dim", h * d_k, most=MOST_WIDTH)
         check_int("learned_positions", learned_positions, most=MOST_WIDTH, optional=True)
-        check_int("pad_id", pad_id, least=0, most=vocab_size - 1)
         variant = {
             "norm": norm,
             "activation": activation,
@@ -109,10 +108,10 @@ class Stacks(nn.Module):
             "learned_positions": learned_positions,
             **{name: value for name, value in variant.items() if value != PAPER[name]},
         }
-        self.d_model, self.h, self.d_k, self.pad_id = d_model, h, d_k, pad_id
+        self.d_model, self.h, self.d_k = d_model, h, d_k
         self.P_attention, self.scale = P_attention, d_k**-0.5 if scaled_scores else 1.0
         self.compiled = False  # set where torch.compile looks into the layers
-        self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
+        self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=PAD)
         self.output: nn.Linear | None = None
         if not tied_embeddings:
             self.output = nn.Linear(d_model, vocab_size, bias=False)
@@ -142,7 +141,7 @@ class Stacks(nn.Module):
                 nn.init.normal_(module.weight, std=self.d_model**-0.5)
                 if module.padding_idx is not None:
                     with torch.no_grad():
-                        module.weight[self.pad_id].zero_()
+                        module.weight[PAD].zero_()
         if self.output is not None:
             nn.init.normal_(self.output.weight, std=self.d_model**-0.5)
 
@@ -200,8 +199,8 @@ class Stacks(nn.Module):
 
         Both are padded at the end. Logits of padding mean nothing: take no gradient from them.
         """
-        target = pack(tgt, self.pad_id)
-        logits = self.project(self.states(pack(src, self.pad_id), target))  # [m, V]
+        target = pack(tgt)
+        logits = self.project(self.states(pack(src), target))  # [m, V]
         return logits[target.rows]  # unpacked
 
     def project(self, states: Tensor) -> Tensor:
@@ -226,7 +225,7 @@ class Transformer(Stacks):
         self.target_embedding: nn.Embedding | None = None
         if self.output is not None:  # nothing is tied
             V = len(self.embedding.weight)
-            self.target_embedding = nn.Embedding(V, self.d_model, padding_idx=self.pad_id)
+            self.target_embedding = nn.Embedding(V, self.d_model, padding_idx=PAD)
 
     def states(self, src: Packed, tgt: Packed) -> Tensor:
         self.check_length(max(src.rows.shape[1], tgt.rows.shape[1]))

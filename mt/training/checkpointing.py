@@ -14,7 +14,7 @@ from mt.model.weights import read_checkpoint
 from mt.training.config import MOST_STEPS
 from mt.training.lightning_module import TranslationModule
 from mt.training.lightning_private import set_logged_step, set_position, set_validation_interval
-from mt.training.run_dir import resume_hint, step_files
+from mt.training.run_dir import resume_hint, step_files, step_of
 from mt.utils.atomic import atomic_path
 
 NEVER_VALIDATE = 2**62  # batches between validations
@@ -158,8 +158,8 @@ class CheckpointCallback(pl.Callback):
         self.extra = name if is_extra else None
         self._save(trainer, name)
         if trainer.is_global_zero:
-            oldest = self.step_files[0]
-            outdated = [file for file in step_files(self.folder) if file.name < oldest]
+            oldest = step_of(self.folder / self.step_files[0])
+            outdated = [file for file in step_files(self.folder) if step_of(file) < oldest]
             left_over = [*self.folder.glob(".*.partial"), *self.folder.glob(".*.lock")]
             for file in [*outdated, *left_over]:  # killed runs leave them
                 file.unlink(missing_ok=True)

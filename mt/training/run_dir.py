@@ -24,6 +24,7 @@ LOCK_TIMEOUT = 3.0  # seconds in which the workers of a killed run end, which ho
 
 def run_dir(ckpt: str | None, new: str) -> str:
     """The folder of a run: a new one, or the folder of the checkpoint that it resumes."""
+    ckpt = None if ckpt is None else str(ckpt)  # a number, if it looks like one
     if ckpt == "last":
         newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_modified, default=None)
         if newest:
@@ -85,7 +86,8 @@ def _progress(checkpoint: Path) -> tuple[float, float]:
 
     One that cannot be read comes last: it is taken, and refused by its name.
     """
-    return _step(checkpoint) or math.inf, _modified(checkpoint)
+    step = _step(checkpoint)
+    return math.inf if step is None else step, _modified(checkpoint)
 
 
 def resume_path(folder: Path, ckpt: str | None) -> Path | None:
@@ -96,6 +98,7 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     it does not belong to the folder.
     """
     checkpoints = _checkpoints(folder)
+    ckpt = None if ckpt is None else str(ckpt)
     if ckpt is None:
         if checkpoints:
             raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")
@@ -134,7 +137,13 @@ def _checkpoints(folder: Path) -> list[Path]:
 def step_files(checkpoints: Path) -> list[Path]:
     """The checkpoints of steps that a run has written, in order; copies of them are the user's."""
     paths = checkpoints.glob("step-*.ckpt")
-    return sorted(path for path in paths if re.fullmatch(r"step-\d{8,}\.ckpt", path.name))
+    written = [path for path in paths if re.fullmatch(r"step-\d{8,}\.ckpt", path.name)]
+    return sorted(written, key=step_of)
+
+
+def step_of(file: Path) -> int:
+    """The step of one of the ``step_files``, by its name."""
+    return int(file.stem.removeprefix("step-"))
 
 
 def resume_hint(folder: Path) -> str:
@@ -170,7 +179,7 @@ def set_aside(folder: Path, resume: Path, step: int) -> str:
     run has not gone further.
     """
     files = (*_checkpoints(folder), resume.parent / "best.ckpt")
-    steps = {file: _step(file) for file in files if file.absolute() != resume.absolute()}
+    steps = {file: _step(file) or 0 for file in files if file.absolute() != resume.absolute()}
     of_model = _model_facts(folder).get("steps")
     steps[folder / "model"] = of_model if isinstance(of_model, int) else 0
     later = [path for path in steps if steps[path] > step]
@@ -183,12 +192,12 @@ def set_aside(folder: Path, resume: Path, step: int) -> str:
     return f"the run had reached step {reached:,}: its later checkpoints and model are in {aside}"
 
 
-def _step(checkpoint: Path) -> int:
-    """The step of a checkpoint; 0 where it is none that can be read."""
+def _step(checkpoint: Path) -> int | None:
+    """The step of a checkpoint; None where it is none that can be read."""
     if checkpoint.stem.startswith("step-"):
-        return int(checkpoint.stem.removeprefix("step-"))
+        return step_of(checkpoint)
     try:
         content = torch.load(checkpoint, "cpu", mmap=True, weights_only=True)
         return int(content["global_step"])
     except Exception:  # torch has many kinds
-        return 0
+        return None

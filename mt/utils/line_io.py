@@ -69,8 +69,9 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
 
     def read() -> None:
         try:
-            for line in _raw_lines(stream, name):
-                lines.put(line)
+            for number, line in enumerate(_raw_lines(stream, name), start=1):
+                # An empty one would mark the end.
+                lines.put(line if number > 1 else without_mark(line) or b"\n")
                 if len(line) > LONG_LINE:
                     lines.join()
         except Exception as error:

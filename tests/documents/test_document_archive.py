@@ -330,8 +330,10 @@ def test_unchanged_parts_keep_bytes_order_times_compression_and_comment() -> Non
 
 
 @pytest.mark.parametrize(
-    "extension", [".doc", ".DOC", ".ppt", ".xls", ".rtf", ".pdf", ".json", ".xml", ".xlf", ".yaml"]
-)
+    "extension",
+    [".doc", ".DOC", ".ppt", ".xls", ".rtf", ".pdf", ".json", ".xml", ".xlf", ".yaml",
+     ".docm", ".ppsx", ".xlsm", ".ott", ".fods"],
+)  # fmt: skip
 def test_old_formats_are_refused_by_name(extension: str) -> None:
     with pytest.raises(DocumentError, match=f"is a {extension.lower()} file: s"):
         refuse_unread_format(extension)

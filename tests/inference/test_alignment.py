@@ -14,6 +14,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.inference import alignment
 from mt.inference.alignment import Aligner, align, find_aligner, line_links, soft_alignment, words
 from mt.inference.incremental import InferenceModel
+from mt.inference.inputs import plan_inputs
 from mt.inference.translation import TranslatedPart
 from mt.inference.translator import Translator
 
@@ -84,6 +85,9 @@ def test_the_words_of_a_line_are_counted_through_its_parts() -> None:
     # The sign of a list is a word of both sides.
     listed = [replace(part, before="  - "), replace(part, before=" ")]
     assert line_links(listed) == [(2, 1), (4, 2)]
+    # A mark that stands apart is a word of the line: "a , b ."
+    apart = [replace(part, apart=(0,)), part]
+    assert line_links(apart) == [(2, 0), (4, 1)]
     with pytest.raises(ValueError, match="attention=True"):
         line_links([TranslatedPart(("▁a",), ("▁x",), ())])
 
@@ -178,3 +182,10 @@ def test_what_does_not_go_with_align(
     done = run_translate(*arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_words_are_counted_as_the_line_has_them(bpe: Tokenizer) -> None:
+    """The model reads "Hello, you!", and the line has its marks apart."""
+    ((one,), (two,)) = plan_inputs(["1. Hello , you !", "a {b , c}"], bpe, 50, split=True)
+    assert (one.before, one.text, one.apart) == ("1. ", "Hello, you!", (0, 1))
+    assert two.apart == ()

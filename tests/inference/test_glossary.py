@@ -98,6 +98,8 @@ TBX3 = """<tbx xmlns="urn:iso:std:iso:30042:ed-2"><text><body><conceptEntry id="
         ("a.tsv", "bill\tRechnung|Gesetz\n\n# a remark\ntax\tSteuer\r\n",
          {"bill": ("Rechnung", "Gesetz"), "tax": ("Steuer",)}),
         ("a.txt", "\ufeffbill\tRechnung", {"bill": ("Rechnung",)}),
+        ("a.tsv", "#MeToo\tMeToo-Bewegung\n#remark\n#\n# one\ttwo\nbill\tRechnung\u2028neu\n",
+         {"#MeToo": ("MeToo-Bewegung",), "bill": ("Rechnung neu",)}),
         ("a.tsv", "# of the house\nEnglish\tGerman\nbill\tRechnung\nen\tde\n",
          {"bill": ("Rechnung",), "en": ("de",)}),
         ("a.tsv", "English\tEnglisch\n", {"English": ("Englisch",)}),

@@ -163,7 +163,7 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("a 20% rise", "20%", "number", "20 %|20%"),
         ("about .5 litres", ".5", "number", "0,5|,5|.5"),
         ("3.5 % of it", "3.5 %", "number", "3,5 %|3.5 %|3,5%|3.5%"),
-        ("at -5°C", "-5", "number", "-5|−5|–5"),
+        ("at -5°C", "-5°C", "number", "-5 °C|−5 °C|–5 °C|-5°C|−5°C|–5°C"),
         ("at −2.5 degrees", "−2.5", "number", "-2,5|−2,5|–2,5|-2.5|−2.5|–2.5"),
         ("(-3)", "-3", "number", "-3|−3|–3"),
         ("5kg", "5kg", "number", "5kg|5 kg"),
@@ -250,6 +250,9 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("on the 3rd of May", "3rd", "date", "3"),
         ("on Sept. 05", "05", "date", "5|05"),
         ("Dec 24th", "24th", "date", "24"),
+        ("It is -20 km away.", "-20 km", "number",
+         "-20 km|−20 km|–20 km|-20km|−20km|–20km"),
+        ("-5% of it", "-5%", "number", "-5 %|−5 %|–5 %|-5%|−5%|–5%"),
     ],
 )  # fmt: skip
 def test_the_forms_of_numbers(text: str, part: str, kind: str, forms: str) -> None:

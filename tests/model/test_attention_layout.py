@@ -37,7 +37,7 @@ def test_to_heads_and_from_heads_are_reshaping_the_padded_matrix(parts: int) -> 
 @pytest.mark.parametrize("sizes", [(6, 6, 6), (6, 6, 15)])
 def test_groups_are_as_wide_as_their_own_longest(sizes: tuple[int, ...]) -> None:
     h = 3
-    packed = pack(IDS, 0, [(1, 4), (2, 2)])
+    packed = pack(IDS, [(1, 4), (2, 2)])
     layout = AttentionLayout(packed, h, sizes[0] // h)
     x = torch.randn(len(packed.ids), sum(sizes))
     groups = layout.to_heads(x, sizes)
@@ -90,7 +90,7 @@ def test_attention_is_that_of_each_sentence_alone(
     causal: bool, d_k: int, d_v: int, groups: list[tuple[int, int]] | None
 ) -> None:
     h, sizes = 3, [3 * d_k, 3 * d_k, 3 * d_v]
-    packed = pack(IDS, 0, groups)
+    packed = pack(IDS, groups)
     layout = AttentionLayout(packed, h, d_k)
     QKV = torch.randn(len(packed.ids), sum(sizes))
     own = layout.attend(QKV, causal=causal)

@@ -319,7 +319,6 @@ MISSING = object()
         ),
         ("model", {**tiny().config, "d_ff": 2**24}, "has the shape [32, 16]"),
         ("model", {**tiny().config, "d_ff": 10**30}, "d_ff=1000000"),
-        ("model", {**tiny().config, "pad_id": 50}, "pad_id=50"),
         ("model", {**tiny().config, "activation": ["relu"]}, "not a model that this version reads"),
         ("model", {**tiny().config, "\x1b[31m\n": 1}, "unexpected keyword argument"),
         ("max_length", 10**12, "max_length=1000000000000: must be a whole number from 1 to 8,192"),

@@ -114,6 +114,8 @@ def test_sinusoids_go_on_and_learned_positions_end() -> None:
     learned(SOURCES, TARGETS)
     with pytest.raises(ValueError, match="9 positions: more than the learned_positions=8"):
         learned(SOURCES, torch.tensor([[2, 11, 12, 13]] * 3))
+    # What counts is a sequence, not the longest source and the longest target.
+    learned(SOURCES, torch.tensor([[2, 11, 0, 0, 0], [2, 11, 12, 0, 0], [2, 11, 12, 13, 14]]))
 
 
 def test_an_unknown_architecture_is_named() -> None:

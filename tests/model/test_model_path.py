@@ -27,13 +27,15 @@ def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_marian(tmp_path_factory.mktemp("marian"))
 
 
-def test_latest_is_the_newest_model_folder(tmp_path: Path) -> None:
+def test_latest_is_the_newest_model_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = tokenizers.train(SENTENCES, 50)
     folders = [tmp_path / day / "run" / "model" for day in "abc"]
     for folder, age in zip(folders, (300, 100, 200), strict=True):
         checkpoint.save(folder, tiny(), tokenizer, 10, ["en", "de"], {})
         os.utime(folder / "config.json", (1e9 - age, 1e9 - age))
     assert latest(tmp_path) == folders[1]
+    monkeypatch.chdir(folders[0].parent)
+    assert latest(".") == Path("model")
 
 
 def test_latest_passes_over_what_a_run_has_set_aside(tmp_path: Path) -> None:

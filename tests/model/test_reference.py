@@ -54,7 +54,7 @@ def tgt() -> Tensor:
 def packed(ids: Tensor) -> Packed:
     """In two groups, each as wide as its longest sentence."""
     lengths = (ids != PAD).sum(dim=1).tolist()
-    return pack(ids, PAD, [(2, max(lengths[:2])), (len(ids) - 2, max(lengths[2:]))])
+    return pack(ids, [(2, max(lengths[:2])), (len(ids) - 2, max(lengths[2:]))])
 
 
 @VARIATIONS

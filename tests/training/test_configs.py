@@ -245,7 +245,7 @@ def test_every_value_has_a_comment_with_words(path: Path) -> None:
 @pytest.mark.parametrize("model", members("model"))
 def test_model_keys_are_the_transformers(model: str) -> None:
     keys = set(resolved("train", f"model={model}")["model"])
-    assert keys - {"compile", "architecture"} == parameters(Transformer) - {"vocab_size", "pad_id"}
+    assert keys - {"compile", "architecture"} == parameters(Transformer) - {"vocab_size"}
 
 
 def test_training_keys_are_the_modules() -> None:

@@ -86,6 +86,19 @@ def test_a_copied_run_goes_on_from_its_last_step(tmp_path: Path) -> None:
     assert run_dir.resume_path(tmp_path, "last") == checkpoints / "step-00000006.ckpt"
 
 
+def test_a_checkpoint_of_step_0_is_no_damaged_one(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name, step in {
+        "last": 0,
+        "step-100000000": 100_000_000,
+        "step-99999999": 99_999_999,
+    }.items():
+        torch.save({"global_step": step}, tmp_path / "checkpoints" / f"{name}.ckpt")
+    latest = tmp_path / "checkpoints" / "step-100000000.ckpt"
+    assert run_dir.resume_path(tmp_path, "last") == latest
+    assert run_dir.step_files(latest.parent)[-1] == latest
+
+
 def test_names_of_runs_that_start_together_do_not_clash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +195,8 @@ def test_a_checkpoint_outside_of_a_run_is_refused(
     args = arguments(corpus, tmp_path / "run")
     assert run([*args, f"ckpt={tmp_path / 'x.ckpt'}"], monkeypatch) == 2
     assert "RUN/checkpoints/NAME.ckpt" in capsys.readouterr().err
+    assert run(["ckpt=5"], monkeypatch) == 2
+    assert "ckpt=5: no such file" in capsys.readouterr().err
 
 
 def test_a_finished_run_says_that_nothing_is_left(

@@ -107,3 +107,17 @@ def test_a_stream_takes_everything() -> None:
     assert stream.skip(LINES) == LINES
     stream.write(LINES, "x\n")
     assert text.getvalue() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"a\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
+        (b"a", ["a"]),
+        (b"\n\na\n", ["", "", "a"]),
+        (b"", [""]),
+    ],
+)
+def test_a_mark_of_the_byte_order_is_no_text(content: bytes, lines: list[str]) -> None:
+    blocks = read_blocks(io.BytesIO(b"\xef\xbb\xbf" + content), "in", whole=True)
+    assert [line for block in blocks for line in block] == lines

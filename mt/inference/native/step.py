@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt.data.special_ids import PAD
 from mt.inference.cache import with_room
 from mt.inference.native.library import library
 from mt.inference.native.linear import Linear, NativeLinear
@@ -164,7 +165,7 @@ class NativeTransformer:
         encoder = [self._encoder_layer(model, layer) for layer in model.encoder]
         decoder = [self._decoder_layer(model, layer) for layer in model.decoder]
         attention = model.decoder[0].self_attention
-        self.pad_id, self.V = model.pad_id, model.vocabulary.out
+        self.V = model.vocabulary.out
         self.shape = len(decoder), 2 * model.h, attention.width
         self._struct = _Model(
             self._array(_EncoderLayer, encoder),
@@ -189,7 +190,7 @@ class NativeTransformer:
     def start(self, src: Tensor, positions: Tensor) -> NativeState:
         """The state before the first step, of source ids [B, S]; positions [>= S, d_model]."""
         (N, heads, width), (B, S) = self.shape, src.shape
-        src, lengths = src.long().contiguous(), (src != self.pad_id).sum(dim=1)
+        src, lengths = src.long().contiguous(), (src != PAD).sum(dim=1)
         cross = _empty(N, B, S, heads, width)
         arguments = _Sources(
             B,
