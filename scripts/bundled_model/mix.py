@@ -14,7 +14,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +163,18 @@ def mix(
     return lines, report
 
 
-def read_tables(folder: Path) -> Iterator[tuple[str, list[Pair]]]:
-    """The pairs of each domain in a folder of clean.py."""
-    names = [name for name in DOMAINS if (folder / f"{name}.tsv").is_file()]
-    if not names:
-        raise FileNotFoundError(f"{folder}: no .tsv files of clean.py")
-    for name in names:
-        yield name, list(FileReader(train=str(folder / f"{name}.tsv")).pairs("train"))
+def read_tables(folders: Iterable[Path]) -> dict[str, list[Pair]]:
+    """The pairs of each domain in the folders of clean.py. ValueError for one that is in two."""
+    files: dict[str, Path] = {}
+    for folder in folders:
+        names = [name for name in DOMAINS if (folder / f"{name}.tsv").is_file()]
+        if not names:
+            raise FileNotFoundError(f"{folder}: no .tsv files of clean.py")
+        for name in names:
+            if name in files:
+                raise ValueError(f"{name}.tsv is in {files[name].parent} and in {folder}")
+            files[name] = folder / f"{name}.tsv"
+    return {name: list(FileReader(train=str(path)).pairs("train")) for name, path in files.items()}
 
 
 def factor(text: str) -> tuple[str, float]:
@@ -204,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> None:
         if args.output.exists():
             raise FileExistsError(f"{args.output} exists: name another --output")
-        tables = {name: pairs for folder in args.cleaned for name, pairs in read_tables(folder)}
+        tables = read_tables(args.cleaned)
         held_out = HeldOut()
         for path in args.held_out:
             held_out.add(read_held_out(path))

@@ -324,6 +324,9 @@ def test_mix_ends_in_one_line(mix: ModuleType, tmp_path: Path, capsys: Any) -> N
     (tmp_path / "empty").mkdir()
     assert mix.main([str(tmp_path), str(tmp_path / "empty"), *arguments[1:3]]) == 2
     assert f"{tmp_path / 'empty'}: no .tsv files" in capsys.readouterr().err
+    mix.write_tsv(tmp_path / "empty" / "tatoeba.tsv", [("No.", "Nein.")])
+    assert mix.main([str(tmp_path), str(tmp_path / "empty"), *arguments[1:3]]) == 2
+    assert f"tatoeba.tsv is in {tmp_path} and in" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 
