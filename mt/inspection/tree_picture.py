@@ -21,6 +21,7 @@ from mt.inspection.drawing import (
 
 COLUMN, ROW = 1.06, 0.42  # inches of a candidate with its gap
 BOX = (0.89, 0.34)
+LONG_NUMBERS = 11  # characters that fit in a box
 EDGES = {"won": (ACCENT, 2.4), "finished": (SECOND, 1.0), "alive": (EDGE, 1.0)}
 PRUNED = (LINE, 0.8)
 KEY = (
@@ -108,4 +109,5 @@ def _draw_node(axes: Any, corner: tuple[float, float], node: dict[str, Any], sta
     style = {"ha": "center", "va": "center", "zorder": 3}
     axes.text(x, y + 0.1, sign + piece, fontsize=8.5, color=QUIET if state == "pruned" else TEXT,
               fontweight="bold" if state == "won" else "normal", **style)  # fmt: skip
-    axes.text(x, y + 0.245, text, fontsize=8.5, color=QUIET, **style)
+    size = 8.5 if len(text) <= LONG_NUMBERS else 7.3
+    axes.text(x, y + 0.245, text, fontsize=size, color=QUIET, **style)
