@@ -241,9 +241,10 @@ class Inline:
         end, is_address = self._link_end(at, content[opened.end : min(at, opened.end + 1000)])
         if end is None:
             return self._add(at, at + 1, "]")
+        is_label = not is_address and content[at:end] in ("]", "][]")  # the text is the label
         if opened.text == "![":
             del self._items[index:], self._signs[signs:]
-            alt = (opened.end, at) if is_address else None
+            alt = None if is_label else (opened.end, at)
             if alt and SPECIAL_IN_ALT.search(content, opened.end, at):
                 alt = None
             self._items.append(_Item(opened.start, end, kind=TagKind.EMPTY, alt=alt))
@@ -252,7 +253,7 @@ class Inline:
         self._pairs += 1
         opened.kind, opened.name, opened.text = TagKind.OPEN, f"[{self._pairs}", ""
         close = _Item(at, end, kind=TagKind.CLOSE, name=opened.name)
-        if not is_address and content[at:end] in ("]", "][]"):  # the text is the label
+        if is_label:
             close.moved = f"][{content[opened.end : at]}]"
         self._items.append(close)
         self._no_links = len(self._brackets)

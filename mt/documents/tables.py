@@ -72,7 +72,7 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     number_of = {name: number for number, name in enumerate(names)}
     places = [(number_of[old], number_of[new]) for old, new in pairs]
     width = len(headers[delimiter])
-    long, remarks = 0, _Remarks()
+    long, unclosed, remarks = 0, 0, _Remarks()
     for number, row in enumerate(_rows(text, delimiter), 1):
         if len(row) == 1 and not row[0].raw:
             document.parts.append(row[0].end)
@@ -85,12 +85,18 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
             )
         else:
             long += any(cell.value.strip() for cell in row[width:])
+            unclosed += any(cell.raw.startswith('"') and not cell.is_quoted for cell in row)
             remarks.add_row(
                 (names[old] for old, _ in places if not _has_text(row, old)),
                 (names[n] for o, n in places if o != n and _has_text(row, o) and _has_text(row, n)),
             )
             document.parts += _joined(row, _cells(document, row, places, delimiter), delimiter)
     document.remarks += remarks.lines()
+    if unclosed:
+        document.remarks.append(
+            f"{unclosed:,} of {remarks.rows:,} rows have a cell that begins with a quotation mark "
+            "and does not end with one: it is taken as text"
+        )
     if long:
         document.remarks.append(
             f"{long:,} of {remarks.rows:,} rows have more cells than names: put a text with "

@@ -114,6 +114,7 @@ _AMOUNT_RANGE = re.compile(  # $5-$10
     r"(?<![\w.,-])([€$£¥])([0-9.,]*[0-9])([-–])\1([0-9.,]*[0-9])(?![\w%])(?![.,:/–-][0-9])"
 )
 _SIGNED = re.compile(r"(?<!\w)(?:([-−–+])[€$£¥]|[€$£¥]([-−–+]))\Z")  # before an amount
+_MINUS = re.compile(r"(?:\A|[\s([{=:,;<>])[-−–]\Z")  # not a dash between words, nor 5-10
 _AND_MORE = re.compile(r"\+(?![\w+$€£¥])")  # $50+
 _RANGE = re.compile(r"([0-9.,]*[0-9])([-–])([0-9.,]*[0-9])")
 # "10-minute", "5-year-old": the words are to be translated.
@@ -131,6 +132,8 @@ _NUMBERED = frozenset(
 _UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:[%‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
 _SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?!%)|[‰€$£¥]|°[CF]?|(?:{_UNITS})(?!\w))")
 _MILLIONS = re.compile(r"[ \u00a0\u202f](million|billion)(?![\w-])")
+_LISTED_BEFORE = re.compile(r"[0-9], (?:[0-9]{1,9},? (?:and|or) )?\Z")  # 1, 2 and 3
+_LISTED_AFTER = re.compile(r", (?:and |or )?[0-9]")
 _NUMERIC_DATE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/((?:1[0-9]|20)[0-9]{2})")
 # "won 9-5", "the score was 5-1", but not "lost 3-5 kilos"
 _SCORE_BEFORE = re.compile(
@@ -258,7 +261,7 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     if is_apart and last.strip(".(").lower() in _NUMBERED:
         return as_is(text, start, end, "number")
     forms = written(number, decimal)
-    if last in ("-", "−", "–", "(-", "(−", "(–") and not is_apart:
+    if _MINUS.search(before):
         forms = with_sign(forms, "-−–")
         signed_amount = _amount(text, start, end, forms) or Kept(start, end, "number", forms)
         return signed_amount._replace(start=start - 1)
@@ -281,7 +284,10 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
     # "with Windows 7", but not "Buy 3"
     is_name = is_apart and last[:1].isupper() and bool(earlier and _GOES_ON.search(earlier[0]))
     is_measured = last[-1:] in tuple("$€£¥≈=<>±×/") or _UNIT_AFTER.match(text, end) is not None
-    if decimal != "as written" and not is_name and not is_measured:
+    is_listed = _LISTED_BEFORE.search(before) or _LISTED_AFTER.match(text, end)
+    is_repeated = before[-1:] == "(" and text[end : end + 1] == ")"  # ten (10) apples
+    has_reason = is_name or is_measured or is_listed or is_repeated
+    if decimal != "as written" and not has_reason:
         forms += numerals(number)
     return Kept(start, end, "number", forms)
 

@@ -133,6 +133,7 @@ _PERCENT = re.compile(
     | (?<![\w$]) \$ [A-Za-z_]\w*""",
     re.VERBOSE,
 )
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")  # &amp;
 _BRACE = re.compile(r"[{}]")
 _ICU = re.compile(
     r"\{\s*[\w.-]+\s*,\s*"
@@ -143,8 +144,9 @@ LONGEST = 2000  # characters of a placeholder in braces
 
 
 def find_placeholders(text: str) -> Iterator[Kept]:
-    for match in _PERCENT.finditer(text):
-        yield as_is(text, *match.span(), "placeholder")
+    for pattern in (_PERCENT, _ENTITY):
+        for match in pattern.finditer(text):
+            yield as_is(text, *match.span(), "placeholder")
     begun: list[int] = []
     whole: list[tuple[int, int]] = []  # pairs of braces that are in no other pair
     for match in _BRACE.finditer(text):

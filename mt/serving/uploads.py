@@ -1,5 +1,6 @@
 """Requests with a file, and answers that are one."""
 
+import codecs
 import json
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -76,14 +77,30 @@ def attachment(name: str, data: bytes, remarks: Sequence[str] = ()) -> Response:
     quoted = quote(name)
     saved = f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
     headers = {
-        # In the headers, since Response would add a charset, which the file itself tells.
-        "Content-Type": MEDIA_TYPES[extension_of(name)],
+        # In the headers, since Response would add a charset of its own.
+        "Content-Type": MEDIA_TYPES[extension_of(name)] + _charset(name, data),
         "Content-Disposition": f"attachment; {saved}",
     }
     if remarks:
         shown = [printable(remark, 200) for remark in remarks[:MOST_REMARKS]]
         headers[REMARKS] = json.dumps(shown)  # in ASCII, as headers are
     return Response(data, headers=headers)
+
+
+def _charset(name: str, data: bytes) -> str:
+    """The parameter of a text's type: without it some clients take it for Latin-1.
+
+    A page in another encoding names it itself.
+    """
+    if not MEDIA_TYPES[extension_of(name)].startswith("text/"):
+        return ""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "; charset=utf-16"
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    return "; charset=utf-8"
 
 
 def describe_upload(path: str, model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,8 @@ ENTRIES = [
         ("![a house](img.png) here", "![A HOUSE](img.png) HERE"),
         ("[![a house](img.png)](/url) here", "[![A HOUSE](img.png)](/url) HERE"),
         ("![*a* house](img.png) here", "![*a* house](img.png) HERE"),
+        ("![a house][r] here\n\n[r]: x.png", "![A HOUSE][r] HERE\n\n[r]: x.png"),
+        ("![r] here, ![r][] there\n\n[r]: x.png", "![r] HERE, ![r][] THERE\n\n[r]: x.png"),
         ("a <b>c</b> <code>keep</code> <img alt='d'>.",
          "A <b>C</b> <code>keep</code> <img alt='D'>."),
         ("hard  \nbreak\\\nhere\nsoft", "HARD  \nBREAK\\\nHERE SOFT"),

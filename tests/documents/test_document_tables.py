@@ -136,6 +136,11 @@ ROWS_OF_JSON = b"""{"en": "a", "de": [ ]}
 ROWS_OF_CSV = b"en;de\na;x\n;x\nb;\n\nc;y\n"
 LONG = "1 of 2 rows have more cells than names: put a text with ',' in it in quotation marks"
 
+UNCLOSED = (
+    "1 of 3 rows have a cell that begins with a quotation mark and does not end with one: it is "
+    "taken as text"
+)
+
 
 @pytest.mark.parametrize(
     ("read", "data", "columns", "remarks"),
@@ -149,6 +154,7 @@ LONG = "1 of 2 rows have more cells than names: put a text with ',' in it in quo
         (read_csv, ROWS_OF_CSV, "en=fr en=it", [NONE.format(1, 4)]),
         (read_csv, b"a,en\n1,b\n2\n3\n4,c\n", "en", [NONE.format(2, 4)]),
         (read_csv, b"a,en\n1,b,\n2,c, d\n", "en", [LONG]),
+        (read_csv, b'a,en\n1,"b\n2,c\n3,"d"\n', "en", [UNCLOSED]),
     ],
 )
 def test_what_a_user_may_not_expect_is_remarked(

@@ -121,6 +121,7 @@ from mt.inference.kept import KINDS, find_kept
         ("GB29NWBK60161331926819", "GB29NWBK60161331926819"),
         ("FR14 2004 1010 0505 0001 3M02 606", "FR14 2004 1010 0505 0001 3M02 606"),
         ("4111 1111 1111 1111", "4111 1111 1111 1111"),
+        ("Cats &amp; &#39;x&#x27; &lt;%s&gt; AT&T; a & b;", "&amp;|&#39;|&#x27;|&lt;%s&gt;"),
         # The longest of several finds
         ("https://example.com/a.txt?x=%20y&q={z}", "https://example.com/a.txt?x=%20y&q={z}"),
         ("report_{date}_v2.txt", "report_{date}_v2.txt"),
@@ -252,6 +253,16 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("Dec 24th", "24th", "date", "24"),
         ("It is -20 km away.", "-20 km", "number",
          "-20 km|−20 km|–20 km|-20km|−20km|–20km"),
+        ("x=-5 and", "-5", "number", "-5|−5|–5"),
+        ("(code:-13)", "-13", "number", "-13|−13|–13"),
+        ("it returns (-1) then", "-1", "number", "-1|−1|–1"),
+        ("it has [1,-2] in it", "-2", "number", "-2|−2|–2"),
+        # Where digits are listed or repeat a word, a word is no form of them.
+        ("ten (10) apples", "10", "number", "10"),
+        ("1, 2 and 3 apples", "1", "number", "1"),
+        ("1, 2 and 3 apples", "2", "number", "2"),
+        ("1, 2 and 3 apples", "3", "number", "3"),
+        ("3 or 4 days", "4", "number", "4|vier|Vier"),
         ("-5% of it", "-5%", "number", "-5 %|−5 %|–5 %|-5%|−5%|–5%"),
     ],
 )  # fmt: skip

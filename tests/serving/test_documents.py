@@ -18,7 +18,7 @@ from mt.serving.app import create_app
 from mt.serving.engine import DeadlineExceeded, Overloaded, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
 from mt.serving.middleware import MOST_UPLOADS
-from mt.serving.uploads import MEDIA_TYPES
+from mt.serving.uploads import MEDIA_TYPES, attachment
 
 URL = "/v1/documents"
 SRT = "1\n00:00:00,000 --> 00:00:01,000\nHow <i>are</i> you?\n"
@@ -74,10 +74,24 @@ def test_a_file_comes_back_translated(name: str, data: str, translated: str | No
     response = send(name, data)
     assert response.status_code == 200, response.text
     assert response.text == (data.replace("Hi", "HI") if translated is None else translated)
-    assert response.headers["content-type"] == MEDIA_TYPES[f".{name.rpartition('.')[2].lower()}"]
+    kind = MEDIA_TYPES[f".{name.rpartition('.')[2].lower()}"]
+    charset = "; charset=utf-8" if kind.startswith("text/") else ""
+    assert response.headers["content-type"] == kind + charset
     stem, _, extension = name.rpartition(".")
     saved = f'attachment; filename="{stem}.de.{extension}"'
     assert response.headers["content-disposition"] == saved
+
+
+@pytest.mark.parametrize(
+    ("data", "charset"),
+    [
+        ("Größe".encode(), "; charset=utf-8"),
+        ("Größe".encode("utf-16"), "; charset=utf-16"),
+        ('<meta charset="latin-1">Größe'.encode("latin-1"), ""),
+    ],
+)
+def test_the_type_of_a_text_says_how_it_is_encoded(data: bytes, charset: str) -> None:
+    assert attachment("a.html", data).headers["content-type"] == f"text/html{charset}"
 
 
 def test_an_office_file() -> None:
