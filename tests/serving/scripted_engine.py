@@ -95,13 +95,14 @@ def _translate_line(line: str, prefix: str) -> Translation:
         options = [[text for text in texts if text.startswith(prefix)] for texts in options]
     n_best = [(" ".join(texts), -float(i)) for i, texts in enumerate(zip(*options, strict=False))]
     parts = tuple(
-        _segment(sentence, texts[0]) for sentence, texts in zip(sentences, options, strict=True)
+        _segment(sentence, texts[0], " " if i else "")
+        for i, (sentence, texts) in enumerate(zip(sentences, options, strict=True))
     )
     tokens = sum(len(part.output) + 1 for part in parts)
     return Translation(line, *n_best[0], tokens, tuple(n_best), parts)
 
 
-def _segment(source: str, output: str) -> TranslatedPart:
+def _segment(source: str, output: str, before: str) -> TranslatedPart:
     source_pieces, pieces = _pieces(source), _pieces(output)
     alignment = torch.full((len(pieces) + 1, len(source_pieces) + 1), 0.02)
     words = [piece.strip("▁") for piece in source_pieces]
@@ -111,8 +112,15 @@ def _segment(source: str, output: str) -> TranslatedPart:
             alignment[t, words.index(looked_at)] = 0.8
     log_probs = (-0.1,) * (len(pieces) + 1)
     confidence = 0.3 if output == UNSURE else 0.9
-    rest = {"alignment": alignment, "confidence": confidence, "text": output}
-    return TranslatedPart(source_pieces, pieces, log_probs, **rest)
+    return TranslatedPart(
+        source_pieces,
+        pieces,
+        log_probs,
+        alignment=alignment,
+        confidence=confidence,
+        text=output,
+        before=before,
+    )
 
 
 def _pieces(text: str) -> tuple[str, ...]:

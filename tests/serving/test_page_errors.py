@@ -67,6 +67,11 @@ def test_too_long_a_text_is_not_sent(open_page: Opener) -> None:
         assert all("🙂" * 1000 not in text for job in engine.jobs for text in job.texts)
         page.fill("#source", QUESTION)
         expect(page.locator("#message")).to_be_empty()
+        expect(page.locator("#copy")).to_be_enabled()
+        # Another text's translation is grey, and cannot be copied.
+        page.fill("#source", "x" * 1001)
+        expect(page.locator("#result .stale")).not_to_be_empty()
+        expect(page.locator("#copy")).to_be_disabled()
 
 
 def test_a_translation_that_takes_too_long(open_page: Opener) -> None:

@@ -46,7 +46,9 @@ function onInput() {
   if (!text.trim()) {
     show([]);
     say("");
-  } else if (!tooLong) {
+  } else if (tooLong) {
+    showOld(splitLines(text), shown.map(textOf));
+  } else {
     failures = 0;
     timer = setTimeout(update, PAUSE + PAUSE_OF_LONG * text.length);
   }
@@ -104,9 +106,14 @@ async function update() {
   } catch (error) {
     if (controller.signal.aborted) return;
     stop();
-    show(lines.map((line, i) => kept.get(line) ?? overwrite("", before[i])));
+    showOld(lines, before);
     report(error, update);
   }
+}
+
+/** Where a line has no translation, what stood in its place before. */
+function showOld(lines, before) {
+  show(lines.map((line, i) => kept.get(line) ?? overwrite("", before[i])));
 }
 
 /** What has come, and behind it what stood there before: so the text does not jump. */
@@ -153,7 +160,7 @@ function show(lines) {
   shown = lines;
   view.drawResult(lines);
   const done = lines.some((line) => line.segments?.length);
-  $("copy").disabled = !done;
+  $("copy").disabled = !done || lines.some((line) => line.stale); // which belongs to another text
   $("hint").classList.toggle("absent", !done);
   showOthers();
 }
