@@ -106,8 +106,9 @@ def make_engine(translator: "Translator", limits: Limits, metrics: "Metrics") ->
     """The engine of the server."""
     from mt.serving.continuous_batching import ContinuousBatching
 
-    most = limits.queue_sentences, limits.queue_requests, limits.max_length
-    return ContinuousBatching(translator, metrics, *most)
+    return ContinuousBatching(
+        translator, metrics, limits.queue_sentences, limits.queue_requests, limits.max_length
+    )
 
 
 def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[str, str]:

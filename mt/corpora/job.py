@@ -85,8 +85,14 @@ def run_job(
         targets = place.targets(files, blocks)
         total = sum(content.rows for content in contents)
         named = [[f, c.rows, c.sha256] for f, c in zip(files, contents, strict=True)]
-        rest = {"block_rows": block_rows, "kind": place.kind, "input": named}
-        place.begin({**operation.identity, **rest})
+        place.begin(
+            {
+                **operation.identity,
+                "block_rows": block_rows,
+                "kind": place.kind,
+                "input": named,
+            }
+        )
         if on_begin is not None:
             on_begin(total)
         worker = operation, place.parts_url, place.kind

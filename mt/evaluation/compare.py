@@ -212,8 +212,8 @@ def compare(a: System, b: System) -> Report:
     for words, indices in reports.indices_by_length(a.column("source")).items():
         bucket: Report = {"words": words, "sentences": len(indices)}
         for side, lines in hypotheses.items():
-            pair = reports.select(lines, indices), reports.select(references, indices)
-            bucket[side] = {spec.name: spec.score(*pair).value for spec in specs[:2]}
+            outputs, expected = reports.select(lines, indices), reports.select(references, indices)
+            bucket[side] = {spec.name: spec.score(outputs, expected).value for spec in specs[:2]}
         buckets.append(bucket)
     return {
         "data": report["data"],

@@ -83,12 +83,15 @@ def score_output(
     buckets = []
     num_tokens = num_reference_tokens = 0
     for name, indices in indices_by_length(sources).items():
-        sides = select(hypotheses, indices), select(references, indices)
-        counts = metrics.token_counts(*sides, tokenized)
-        num_tokens, num_reference_tokens = num_tokens + counts[0], num_reference_tokens + counts[1]
+        outputs, expected = select(hypotheses, indices), select(references, indices)
+        tokens, reference_tokens = metrics.token_counts(outputs, expected, tokenized)
+        num_tokens, num_reference_tokens = (
+            num_tokens + tokens,
+            num_reference_tokens + reference_tokens,
+        )
         bucket: Report = {"words": name, "sentences": len(indices)}
-        bucket["scores"] = {spec.name: spec.score(*sides).value for spec in main_metrics}
-        buckets.append(bucket | {"length_ratio": _ratio(*counts)})
+        bucket["scores"] = {spec.name: spec.score(outputs, expected).value for spec in main_metrics}
+        buckets.append(bucket | {"length_ratio": _ratio(tokens, reference_tokens)})
     run = {
         "scores": [score._asdict() for score in scores],
         "intervals": metrics.bootstrap_signature() if len(sources) > 1 else None,

@@ -56,13 +56,15 @@ def inspect(
     shown = tree.hypotheses[0]
     if target_ids is not None:
         [shown] = beam_search.score(model, src, [target_ids], options.alpha)
-    ids = [*source, EOS], [*shown.ids, EOS]
-    model_trace = trace(model, *ids)
+    source_ids, shown_ids = [*source, EOS], [*shown.ids, EOS]
+    model_trace = trace(model, source_ids, shown_ids)
     if not model_trace.logits.isfinite().all():
         raise ValueError("the model's logits are not numbers: nothing to look into")
     soft = soft_alignment(model_trace.weights["cross"], aligner)
     alignment = align(soft, tokenizer.pieces(source), tokenizer.pieces(shown.ids))
-    return Inspection(*ids, shown, model_trace, options, tree, greedy, aligner, alignment)
+    return Inspection(
+        source_ids, shown_ids, shown, model_trace, options, tree, greedy, aligner, alignment
+    )
 
 
 def _encode(

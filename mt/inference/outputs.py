@@ -105,18 +105,18 @@ def join(
         return Translation(line, text, 0.0, 0, ((text, 0.0),))
     ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
     texts = [
-        [output_text(o, h.ids, tokenizer) for o, h in zip(outputs, own, strict=True)]
-        for own in ranks
+        [output_text(o, h.ids, tokenizer) for o, h in zip(outputs, hypotheses, strict=True)]
+        for hypotheses in ranks
     ]
-    scores = [sum(h.score for h in own) / len(own) for own in ranks]
+    scores = [sum(h.score for h in hypotheses) / len(hypotheses) for hypotheses in ranks]
     befores = [output.input.before for output in outputs]
-    lines = ["".join(map("".join, zip(befores, own, strict=True))) for own in texts]
+    lines = ["".join(map("".join, zip(befores, parts, strict=True))) for parts in texts]
     n_best = tuple(zip(lines, scores, strict=True))
-    rest = tokenizer, find_aligner, calibration
-    parts = tuple(
-        segment(output, text, *rest) for output, text in zip(outputs, texts[0], strict=True)
+    translated_parts = tuple(
+        segment(output, text, tokenizer, find_aligner, calibration)
+        for output, text in zip(outputs, texts[0], strict=True)
     )
     if any(math.isnan(output.hypotheses[0].score) for output in outputs):
         log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")
-    tokens = sum(len(part.output) + 1 for part in parts)
-    return Translation(line, *n_best[0], tokens, n_best, parts)
+    tokens = sum(len(part.output) + 1 for part in translated_parts)
+    return Translation(line, lines[0], scores[0], tokens, n_best, translated_parts)

@@ -107,8 +107,15 @@ class TermRules:
                 f"first {MOST_TERMS} are sure to come"
             )
         kinds = (*(item.kind for item in kept), *("" for _ in free))
-        rest = stray, is_whole_text, tuple(sources[most]), attached, kinds[most]
-        return Terms(required, self.forbidden, *rest)
+        return Terms(
+            required,
+            self.forbidden,
+            stray=stray,
+            is_whole_text=is_whole_text,
+            spans=tuple(sources[most]),
+            attached=attached,
+            kinds=kinds[most],
+        )
 
 
 def _fitting(forms: tuple[str, ...], most: int) -> tuple[str, ...]:
@@ -164,8 +171,8 @@ class TermEncoder:
             ids.append(list(own))
             texts.append(list(own.values()))
         constraints = Constraints(self.vocabulary, ids, terms.forbidden, terms.attached)
-        rest = terms.stray, terms.spans, terms.kinds or ("",) * len(terms.spans)
-        return SearchTerms(constraints, texts, rewrite, *rest)
+        kinds = terms.kinds or ("",) * len(terms.spans)
+        return SearchTerms(constraints, texts, rewrite, terms.stray, terms.spans, kinds)
 
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
         """The ids of a form after a blank and after a bracket; whether they spell another text."""

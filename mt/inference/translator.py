@@ -185,7 +185,7 @@ class Translator:
         warn_of_unlearned_positions(self.models, lengths)
         attention: Sequence[Tensor | None] = [None] * len(inputs)
         if options.attention:
-            best = [own[0].ids for own in hypotheses]
+            best = [n_best[0].ids for n_best in hypotheses]
             attention = self.attend(inputs, best, batch_size, lambda _, __, weights: weights)
         outputs = map(Output, inputs, hypotheses, attention)
         return [
@@ -300,8 +300,9 @@ class Translator:
                 "only an encoder-decoder with post-LN can be inspected: see docs/rivals.md"
             )
         model = cast(InferenceModel, self.models[0])
-        rest = self.tokenizer, self.max_length, self.aligner
-        return inspect(model, *rest, sentence, target, prefix, options)
+        return inspect(
+            model, self.tokenizer, self.max_length, self.aligner, sentence, target, prefix, options
+        )
 
     def search(
         self,
@@ -344,9 +345,13 @@ class Translator:
         """The ``n_best`` hypotheses of each input, best first."""
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            own = [inputs[i] for i in batch]
-            rest = [x.prefix for x in own], [x.constraints for x in own]
-            hypotheses = self.search([x.ids for x in own], options.of_search, *rest)
+            batch_inputs = [inputs[i] for i in batch]
+            hypotheses = self.search(
+                [x.ids for x in batch_inputs],
+                options.of_search,
+                [x.prefix for x in batch_inputs],
+                [x.constraints for x in batch_inputs],
+            )
             return [self.by_risk(h, options) for h in hypotheses] if options.mbr else hypotheses
 
         # A batch takes memory for the tokens that are read, and for those that must be written.
@@ -358,8 +363,8 @@ class Translator:
         )
         if again := self.place_terms(inputs, hypotheses, batch_size):
             new_hypotheses = self._search(list(again.values()), options, batch_size, lambda _: None)
-            for i, own in zip(again, new_hypotheses, strict=True):
-                hypotheses[i] = own
+            for i, searched_again in zip(again, new_hypotheses, strict=True):
+                hypotheses[i] = searched_again
         return hypotheses
 
     def place_terms(
@@ -368,17 +373,22 @@ class Translator:
         """What to search again so that a term takes its place (``term_places``), by its number."""
         outputs = [best.ids for best, *_ in hypotheses]
         pairs = enumerate(zip(inputs, outputs, strict=True))
-        own = [i for i, pair in pairs if may_stand_elsewhere(*pair, self.tokenizer)]
-        if not own:  # other engines have no attention
+        numbers = [
+            i
+            for i, (source, output) in pairs
+            if may_stand_elsewhere(source, output, self.tokenizer)
+        ]
+        if not numbers:  # other engines have no attention
             return {}
         aligner = self.aligner  # before threads ask for it
-        rows = [inputs[i] for i in own], [outputs[i] for i in own]
+        open_inputs, open_outputs = [inputs[i] for i in numbers], [outputs[i] for i in numbers]
 
         def place(source: Input, output: list[int], attention: Tensor) -> Input | None:
             return with_term_in_place(source, output, attention, aligner, self.tokenizer)
 
-        placed = zip(own, self.attend(*rows, batch_size, place), strict=True)
-        return {i: source for i, source in placed if source is not None}
+        placed = self.attend(open_inputs, open_outputs, batch_size, place)
+        pairs_placed = zip(numbers, placed, strict=True)
+        return {i: source for i, source in pairs_placed if source is not None}
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""
@@ -398,10 +408,10 @@ class Translator:
 
         @torch.inference_mode()  # it belongs to a thread, so it does not stand around run_batches
         def attend(batch: list[int]) -> list[Result]:
-            rows = [inputs[i] for i in batch], [outputs[i] for i in batch]
-            src = self.pad_sources([source.ids for source in rows[0]])
-            weights = self.models[0].cross_attention_weights(src, rows[1], BOS)
-            return list(map(use, *rows, weights))
+            batch_inputs, batch_outputs = [inputs[i] for i in batch], [outputs[i] for i in batch]
+            src = self.pad_sources([source.ids for source in batch_inputs])
+            weights = self.models[0].cross_attention_weights(src, batch_outputs, BOS)
+            return list(map(use, batch_inputs, batch_outputs, weights))
 
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]
         exact = self.models[0].precision == "float32"  # in int8, what it gives is PyTorch's

@@ -94,8 +94,8 @@ class _Report:
     @property
     def activation(self) -> str:
         """The name of the activation of the feed-forward networks."""
-        own = self.network.decoder[0].feed_forward.activation
-        return next(name for name, function in ACTIVATIONS.items() if function is own)
+        activation = self.network.decoder[0].feed_forward.activation
+        return next(name for name, function in ACTIVATIONS.items() if function is activation)
 
     def model(self) -> dict[str, Any]:
         network, (own, _, fed) = self.network, self.trace.decoder[0]
@@ -174,7 +174,7 @@ class _Report:
     def steps(self) -> list[dict[str, Any]]:
         target = self.inspection.target
         rows = zip(target, self.pieces(target), self.trace.logits.double(), strict=True)
-        return [self._step(*row) for row in rows]
+        return [self._step(token, piece, logits) for token, piece, logits in rows]
 
     def _step(self, token: int, piece: str, logits: Tensor) -> dict[str, Any]:
         """The distribution of the next token, of logits [V]."""

@@ -62,8 +62,7 @@ def make_router(documents: Documents) -> APIRouter:
         service.check_authorization(request.scope)
         body, name, data = await read_upload(request, DocumentBody)
         terms = service.term_rules(body.glossary, body.keep, body.decimal, body.forbidden)
-        languages = service.target, service.source
-        order = Order(name, data, *languages, terms, body.split, body.columns)
+        order = Order(name, data, service.target, service.source, terms, body.split, body.columns)
         file = await documents.translate(order, documents.begin(order))
         return attachment(file.name, file.data, file.remarks)
 

@@ -90,8 +90,10 @@ class Progress(pl.Callback):
         module = cast("TranslationModule", pl_module)
         if "val_bleu" in scores:
             text += f", sacreBLEU {scores['val_bleu']:.2f}"
-            columns = (*module.data.validation_texts, module.val_translations)
-            text += format_examples(*columns, self.show_examples)
+            sources, references = module.data.validation_texts
+            text += format_examples(
+                sources, references, module.val_translations, self.show_examples
+            )
         self._log(trainer, text)
         self.clock = time.perf_counter()
 

@@ -44,8 +44,15 @@ def main(argv: list[str] | None = None) -> int:
         counts = count(loaded.tokenizer, args.text)
         proto, number = without_rare(loaded.tokenizer.proto, counts, args.least)
         config = loaded.config
-        rest = config["max_length"], config["languages"], config["training"], None
-        checkpoint.save(args.output, loaded.model, Tokenizer(proto), *rest, config.get("search"))
+        checkpoint.save(
+            args.output,
+            loaded.model,
+            Tokenizer(proto),
+            config["max_length"],
+            config["languages"],
+            config["training"],
+            search=config.get("search"),
+        )
         print(f"{args.output}: {number:,} pieces of less than {args.least:,} occurrences are spelt")
 
     return console.exit_status("rare_pieces", run)
