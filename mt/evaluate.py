@@ -253,8 +253,8 @@ def pick_languages(config: EvaluateConfig, model: EvaluatedModel | None) -> tupl
     """
     source, target = languages = config.languages if model is None else model.languages
     swapped = config.languages == languages[::-1] != languages
-    known = not isinstance(config.reader, FileReader) and source.isalpha()
-    if not config.own_files and (swapped or (known and config.languages != languages)):
+    is_language_pair = not isinstance(config.reader, FileReader) and source.isalpha()
+    if not config.own_files and (swapped or (is_language_pair and config.languages != languages)):
         hint = f": set data.src={source} data.tgt={target}" if swapped else ""
         raise ValueError(
             f"the model translates {source} to {target}, the data are {config.languages[0]} to "

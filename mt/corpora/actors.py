@@ -93,10 +93,10 @@ def connected(address: str | None) -> Iterator[None]:
         yield
         return
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised as well
-    own = {"address": "local", "include_dashboard": False}
+    local = {"address": "local", "include_dashboard": False}
     try:
         ray.init(
-            **({"address": address} if address else own),
+            **({"address": address} if address else local),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )

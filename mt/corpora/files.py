@@ -53,8 +53,8 @@ def format_of(path: str) -> Format:
     if compression:
         end = os.path.splitext(stem)[1]
     if end in OTHERS:
-        known = "text, .jsonl and .parquet, the former two also .gz or .zst"
-        raise ValueError(f"{path}: {end} is not supported, but {known}")
+        supported = "text, .jsonl and .parquet, the former two also .gz or .zst"
+        raise ValueError(f"{path}: {end} is not supported, but {supported}")
     kind = KINDS.get(end, "text")
     if kind == "parquet" and compression:
         raise ValueError(f"{path}: Parquet is compressed inside: leave out {compression}")

@@ -38,8 +38,8 @@ class Models:
         """Raises OSError or ValueError for a model that is not there."""
         paths = [resolve_model_path(name) for name in names or (None,)]
         bundled = checkpoint.BUNDLED_MODEL  # it may lie elsewhere on another machine
-        kept = tuple(None if path == bundled else str(path.resolve()) for path in paths)
-        return cls(kept, tuple(map(_digest, paths)), device, precision)
+        stored = tuple(None if path == bundled else str(path.resolve()) for path in paths)
+        return cls(stored, tuple(map(_digest, paths)), device, precision)
 
     @property
     def search_defaults(self) -> SearchOptions:

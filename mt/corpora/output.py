@@ -81,8 +81,8 @@ class Output:
         if self.fs.exists(self.path) and not self.overwrite:
             raise ValueError(f"{path} exists: name another --output, or give --overwrite")
         if self.fs.isdir(self.path):
-            own = {f"{self.path}/{name}" for name in self.names}
-            if others := sorted(set(self.fs.find(self.path)) - own):
+            expected = {f"{self.path}/{name}" for name in self.names}
+            if others := sorted(set(self.fs.find(self.path)) - expected):
                 raise ValueError(f"{path} would replace {others[0]}: name another --output")
         folder = self.path.rpartition("/")[0]
         if is_local(self.fs) and not os.path.isdir(folder or "."):

@@ -77,11 +77,11 @@ class TranslationData(pl.LightningDataModule):
                 corpora.append(self._prepare(split))
                 log.info(preprocessing.format_report(corpora[-1].report))
             train, validation = corpora
-            known = np.isin(validation.fingerprints(), train.fingerprints()).sum()
-            if known:
+            num_known = np.isin(validation.fingerprints(), train.fingerprints()).sum()
+            if num_known:
                 log.warning(
-                    f"{known:,} of the {len(validation):,} source sentences of validation are in "
-                    "the training data as well: the scores may be better than those of new text"
+                    f"{num_known:,} of the {len(validation):,} source sentences of validation are "
+                    "in the training data as well: the scores may be better than those of new text"
                 )
         self._reported = True
 

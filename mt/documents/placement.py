@@ -39,9 +39,9 @@ class _Words:
         self.spans: list[Span] = []
         self.first: dict[Span, int] = {}  # of a whole word: the number of its first piece
         for match in pattern.finditer(text):
-            own = cuts[bisect_right(cuts, match.start()) : bisect_left(cuts, match.end())]
+            inner_cuts = cuts[bisect_right(cuts, match.start()) : bisect_left(cuts, match.end())]
             self.first[match.span()] = len(self.spans)
-            self.spans += itertools.pairwise([match.start(), *own, match.end()])
+            self.spans += itertools.pairwise([match.start(), *inner_cuts, match.end()])
         self.starts = [start for start, _ in self.spans]
 
     def within(self, start: int, end: int) -> Span:
@@ -149,18 +149,18 @@ class Placement:
         self, parent: Element, wordy: list[tuple[Element, Span]], owners: dict[int, Element]
     ) -> None:
         """Choose words of the target for each child that has words of the source."""
-        own = {child: self._own_weights(parent, words) for child, words in wordy}
+        weights_of = {child: self._own_weights(parent, words) for child, words in wordy}
         most: dict[int, float] = {}
-        for child, weights in own.items():
+        for child, weights in weights_of.items():
             for word, weight in weights.items():
                 if weight > most.get(word, 0.0):
                     most[word], owners[word] = weight, child
-        every = self.source.within(parent.start, parent.end)
-        for child, words in sorted(wordy, key=lambda pair: -sum(own[pair[0]].values())):
-            chosen = self._best_span(child, own[child], owners)
-            if words == every:
+        all_words = self.source.within(parent.start, parent.end)
+        for child, words in sorted(wordy, key=lambda pair: -sum(weights_of[pair[0]].values())):
+            chosen = self._best_span(child, weights_of[child], owners)
+            if words == all_words:
                 chosen = parent.words
-            for word in own[child]:
+            for word in weights_of[child]:
                 if owners.get(word) is child:
                     del owners[word]
             if chosen:
@@ -197,7 +197,7 @@ class Placement:
         return weights
 
     def _best_span(
-        self, child: Element, own: dict[int, float], owners: dict[int, Element]
+        self, child: Element, weights: dict[int, float], owners: dict[int, Element]
     ) -> Span | None:
         """The span with the most weight of links to the child, less that of other links.
 
@@ -205,7 +205,7 @@ class Placement:
         """
         best, best_value = None, 0.0
         start, value, last = -1, 0.0, -1
-        for word in sorted(own):
+        for word in sorted(weights):
             gap = self.linked_before[word] - self.linked_before[last + 1]
             is_free = owners.get(word, child) is child
             goes_on = (
@@ -217,7 +217,7 @@ class Placement:
                 start, value = word, 0.0
             else:
                 value -= gap
-            value += 2 * own[word] - self.linked[word]
+            value += 2 * weights[word] - self.linked[word]
             last = word
             if not is_free:
                 start = -1
@@ -232,14 +232,14 @@ class Placement:
 
         They must not be the translation of the word on the other side of the element.
         """
-        every = self.source.within(parent.start, parent.end)
+        bounds = self.source.within(parent.start, parent.end)
         first, last = chosen
         before, after = range(parent.words[0], first), range(last, parent.words[1])
-        if any(self.linked[i] or i in owners for i in (before if words[0] == every[0] else after)):
+        if any(self.linked[i] or i in owners for i in (before if words[0] == bounds[0] else after)):
             return chosen
-        if words[0] == every[0] and words[1] < every[1] and self.weights[words[1]]:
+        if words[0] == bounds[0] and words[1] < bounds[1] and self.weights[words[1]]:
             first = parent.words[0]
-        elif words[1] == every[1] and words[0] > every[0] and self.weights[words[0] - 1]:
+        elif words[1] == bounds[1] and words[0] > bounds[0] and self.weights[words[0] - 1]:
             last = parent.words[1]
         return first, last
 
@@ -247,11 +247,11 @@ class Placement:
         self, parent: Element, wordy: list[tuple[Element, Span]], taken: list[Span]
     ) -> list[Element]:
         """Set where the children begin and end between two words; those without one are left."""
-        left = []
+        without_words = []
         end = parent.target[0]
         for child, words in sorted(wordy, key=lambda pair: pair[0].words):
             if child.words[0] == child.words[1]:
-                left.append(child)
+                without_words.append(child)
                 continue
             edges = [
                 self._cut(
@@ -268,7 +268,7 @@ class Placement:
             child.target = max(end, edges[0]), max(end, *edges)
             end = child.target[1]
             insort(taken, child.target)
-        return left
+        return without_words
 
     def _beside(
         self, parent: Element, child: Element, owners: dict[int, Element], taken: list[Span]
@@ -278,17 +278,17 @@ class Placement:
         That is the word to which no blank leads, the one before it if both or none are so; the
         next one before it that is linked, where those are not.
         """
-        text, every = self.source.text, self.source.within(parent.start, parent.end)
-        after = bisect_left(self.source.starts, child.start, *every)  # the word after it
+        text, bounds = self.source.text, self.source.within(parent.start, parent.end)
+        after = bisect_left(self.source.starts, child.start, *bounds)  # the word after it
         source_gap = self.source.gap(after, parent.start, parent.end)
-        before, rest = text[source_gap[0] : child.start], text[child.end : source_gap[1]]
-        is_last = after == every[1] and child.start > parent.start
+        before, behind = text[source_gap[0] : child.start], text[child.end : source_gap[1]]
+        is_last = after == bounds[1] and child.start > parent.start
         is_wordless = child.end <= source_gap[1]
-        is_late = is_wordless and _has_blank(before) and not _has_blank(rest)
-        following = self._best(parent, after) if after < every[1] else -1
+        is_late = is_wordless and _has_blank(before) and not _has_blank(behind)
+        following = self._best(parent, after) if after < bounds[1] else -1
         if is_last and (before or child.end == parent.end):
             number = parent.words[1]
-        elif after == every[0]:
+        elif after == bounds[0]:
             number, is_late = parent.words[0], bool(before)
         elif is_late and following >= 0:
             owner = owners.get(following)
@@ -332,16 +332,16 @@ class Placement:
         On both sides there shall be as many blanks, quotes or brackets, and other marks. Of equal
         places it is the first or, if ``is_late``, the last.
         """
-        left = _count(self.source.text[source_gap[0] : place])
-        right = _count(self.source.text[place : source_gap[1]])
-        own_left, own_right = [0, 0, 0], _count(self.target.text[slice(*gap)])
+        source_left = _count(self.source.text[source_gap[0] : place])
+        source_right = _count(self.source.text[place : source_gap[1]])
+        target_left, target_right = [0, 0, 0], _count(self.target.text[slice(*gap)])
         best, least = gap[0], None
         for cut in range(gap[0], gap[1] + 1):
             if cut > gap[0]:
                 kind = _kind(self.target.text[cut - 1])
-                own_left[kind] += 1
-                own_right[kind] -= 1
-            pairs = zip(left + right, own_left + own_right, strict=True)
+                target_left[kind] += 1
+                target_right[kind] -= 1
+            pairs = zip(source_left + source_right, target_left + target_right, strict=True)
             cost = sum(abs(one - other) for one, other in pairs)
             if least is None or cost < least or (is_late and cost == least):
                 best, least = cut, cost

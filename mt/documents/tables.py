@@ -215,11 +215,12 @@ def _joined(row: list[_Cell], cells: list[Part], delimiter: str) -> Iterator[Par
 
 def _quoted(value: str, delimiter: str, like: _Cell | None = None) -> str:
     """A cell, with quotation marks where they are needed or the cell ``like`` has them."""
-    own = like is not None and not like.is_quoted and '"' in like.raw  # they mean nothing here
+    # Quotation marks inside a cell that is not quoted mean nothing.
+    has_plain_quotes = like is not None and not like.is_quoted and '"' in like.raw
     if (
         (like is not None and like.is_quoted)
         or value.startswith('"')
-        or ('"' in value and not own)
+        or ('"' in value and not has_plain_quotes)
         or any(character in value for character in (delimiter, "\r", "\n"))
     ):
         return '"' + value.replace('"', '""') + '"'

@@ -51,9 +51,9 @@ def word_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     """
     folded, owners = "", []
     for i, c in enumerate(text):
-        own = _fold(c)
-        folded += own
-        owners += [i] * len(own)
+        forms = _fold(c)
+        folded += forms
+        owners += [i] * len(forms)
     spans: list[Span | None] = []
     position, missed = 0, 0  # in the text; characters of words that were not found
     for word in words:

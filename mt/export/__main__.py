@@ -73,13 +73,13 @@ def comparison_pairs(args: argparse.Namespace, model: LoadedModel) -> list[tuple
             pairs = [(german, english) for english, german in pairs]
     lengths = map(len, model.tokenizer.encode([source for source, _ in pairs]))
     limit = model.config["max_length"]
-    kept = [pair for pair, length in zip(pairs, lengths, strict=True) if 0 < length <= limit]
-    if len(kept) < NUM_SENTENCES:
+    usable = [pair for pair, length in zip(pairs, lengths, strict=True) if 0 < length <= limit]
+    if len(usable) < NUM_SENTENCES:
         raise ValueError(
-            f"{args.src or 'the phrasebook'}: {len(kept)} sentences that are neither blank nor too "
-            f"long for the model: name {NUM_SENTENCES} at least"
+            f"{args.src or 'the phrasebook'}: {len(usable)} sentences that are neither blank nor "
+            f"too long for the model: name {NUM_SENTENCES} at least"
         )
-    return kept[:NUM_SENTENCES] if args.precision == EXACT else kept
+    return usable[:NUM_SENTENCES] if args.precision == EXACT else usable
 
 
 def engine_of(name: str) -> Any:

@@ -25,11 +25,11 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    own = common.check_exportable(loaded, "Marian", learned=False, variants=["activation"])
+    ours = common.check_exportable(loaded, "Marian", learned=False, variants=["activation"])
     positions = common.num_positions(loaded)
-    config = transformers.MarianConfig(**marian.config(own, positions))
+    config = transformers.MarianConfig(**marian.config(ours, positions))
     model: Any = transformers.MarianMTModel(config)
-    weights = marian.weights(own, common.output_bias(loaded))
+    weights = marian.weights(ours, common.output_bias(loaded))
     keys = model.load_state_dict(weights, strict=False)
     derived = (*marian.TIED, marian.SINUSOIDS)
     missing = [name for name in keys.missing_keys if not name.endswith(derived)]

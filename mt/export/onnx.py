@@ -103,8 +103,8 @@ class Decoder(Stack):
         embedding = self.model.target_embedding or self.model.embedding
         x = self.embed(embedding, token[:, None], torch.arange(T, T + 1))
         present = []
-        for layer, own, source_cache in zip(self.model.decoder, past, cross, strict=True):
-            x, cache = self.step(layer, x, own, source_cache, mask)
+        for layer, past_cache, source_cache in zip(self.model.decoder, past, cross, strict=True):
+            x, cache = self.step(layer, x, past_cache, source_cache, mask)
             present.append(cache)
         if self.model.decoder_norm is not None:
             x = self.model.decoder_norm(x)

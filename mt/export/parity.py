@@ -49,11 +49,11 @@ def check(
     """
     tokenizer = translator.tokenizer
     ids = tokenizer.encode(list(sources))
-    for line, (own, other) in enumerate(zip(ids, engine.encode(sources), strict=True), 1):
-        if own != other:
+    for line, (ours, theirs) in enumerate(zip(ids, engine.encode(sources), strict=True), 1):
+        if ours != theirs:
             raise Difference(
                 f"sentence {line}, {sources[line - 1]!r}: its tokenizer gives "
-                f"{tokenizer.pieces(other)}, ours {tokenizer.pieces(own)}"
+                f"{tokenizer.pieces(theirs)}, ours {tokenizer.pieces(ours)}"
             )
     expected: list[list[int]] = []
     outputs: list[list[int]] = []
@@ -69,7 +69,7 @@ def check(
             spelled = tokenizer.pieces(output)
             raise Difference(f"{spelled} is {engine_text!r} by its tokenizer, {text!r} by ours")
     rows = zip(expected, outputs, strict=True)
-    differing = [i for i, (own, other) in enumerate(rows) if own != other]
+    differing = [i for i, (ours, theirs) in enumerate(rows) if ours != theirs]
     own_bleu, engine_bleu = (bleu(lines, list(references)) for lines in (expected_texts, texts))
     likeness = bleu(texts, expected_texts).value if differing else 100.0
     far = abs(engine_bleu.value - own_bleu.value) > MAX_BLEU_DIFFERENCE or likeness < MIN_LIKENESS
@@ -96,6 +96,6 @@ def check(
 
 def _first_difference(translator: Translator, expected: list[int], output: list[int]) -> str:
     """The first token that differs, and the tokens before it."""
-    own, other = (translator.tokenizer.pieces([*ids, EOS]) for ids in (expected, output))
-    at = next(j for j, (x, y) in enumerate(zip(own, other, strict=False)) if x != y)
-    return f"token {at + 1}, after {' '.join(own[:at])!r}: {other[at]!r}, ours {own[at]!r}"
+    ours, theirs = (translator.tokenizer.pieces([*ids, EOS]) for ids in (expected, output))
+    at = next(j for j, (x, y) in enumerate(zip(ours, theirs, strict=False)) if x != y)
+    return f"token {at + 1}, after {' '.join(ours[:at])!r}: {theirs[at]!r}, ours {ours[at]!r}"

@@ -9,6 +9,7 @@ Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in b
 """
 
 import codecs
+import itertools
 import random
 import re
 from bisect import bisect_left
@@ -96,7 +97,10 @@ def words(pieces: Sequence[str], pattern: re.Pattern[str] = TOKEN) -> list[Word]
     """The words that pieces spell."""
     text, owners = spell(pieces)
     matches = pattern.finditer(text)
-    return [(m[0], sorted({i for own in owners[slice(*m.span())] for i in own})) for m in matches]
+    return [
+        (match[0], sorted(set(itertools.chain.from_iterable(owners[slice(*match.span())]))))
+        for match in matches
+    ]
 
 
 def spell(pieces: Sequence[str]) -> tuple[str, list[list[int]]]:
@@ -172,10 +176,10 @@ def find_aligner(model: InferenceStacks, tokenizer: Tokenizer) -> Aligner:
             if word in places and word in COPIED:
                 row = attention[:, :, pieces[-1] + 1]  # the step that reads its last piece
                 hits.append(row[:, :, places[word]].sum(dim=2))
-    every = [(n, i) for n in range(len(model.decoder)) for i in range(model.h)]
-    weight = torch.stack(hits).mean(dim=0).flatten().tolist() if hits else [0.0] * len(every)
+    all_heads = [(n, i) for n in range(len(model.decoder)) for i in range(model.h)]
+    weight = torch.stack(hits).mean(dim=0).flatten().tolist() if hits else [0.0] * len(all_heads)
     best = max(weight)
     if not best >= WORST:
-        return Aligner(every, shifted=False)
-    ranked = sorted(zip(weight, every, strict=True), reverse=True)
+        return Aligner(all_heads, shifted=False)
+    ranked = sorted(zip(weight, all_heads, strict=True), reverse=True)
     return Aligner([head for w, head in ranked if w >= SIMILAR * best], shifted=True)

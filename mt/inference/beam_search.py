@@ -53,8 +53,8 @@ def search(
     prefixes = prefixes or [()] * len(rows)
     constraints = constraints or [None] * len(rows)
     sentences = [
-        SentenceSearch.begin(ids[:-1], options, prefix, own)
-        for ids, prefix, own in zip(rows, prefixes, constraints, strict=True)
+        SentenceSearch.begin(ids[:-1], options, prefix, sentence_constraints)
+        for ids, prefix, sentence_constraints in zip(rows, prefixes, constraints, strict=True)
     ]
     return _decode(model, src, sentences)
 

@@ -40,8 +40,10 @@ def find_candidates(
     for (_, is_free), rows in groups.items():
         alike = [active[b] for b in rows]
         width = max(len(sentence.alive) for sentence in alike)
-        own = _find_alike(logits[rows, :width], alike, best_tokens if is_free else None)
-        for b, sentence_candidates in zip(rows, own, strict=True):
+        candidates_of_rows = _find_alike(
+            logits[rows, :width], alike, best_tokens if is_free else None
+        )
+        for b, sentence_candidates in zip(rows, candidates_of_rows, strict=True):
             candidates[b] = sentence_candidates
     return candidates
 
@@ -89,9 +91,9 @@ def _beam_candidates(
     rows = np.zeros((B, 1), dtype=np.int64)
     if totals.shape[1] > 1:  # not greedy
         order = np.argsort(-totals, axis=1, kind="stable")[:, :keep]
-        every, rows = np.arange(B)[:, None], order // (totals.shape[1] // w)
+        sentences, rows = np.arange(B)[:, None], order // (totals.shape[1] // w)
         totals, ids, top_log_probs = (
-            x.reshape(B, -1)[every, order] for x in (totals, ids, top_log_probs)
+            x.reshape(B, -1)[sentences, order] for x in (totals, ids, top_log_probs)
         )
     columns = [x.reshape(B, -1).tolist() for x in (totals, rows, ids, top_log_probs)]
     candidates = [list(zip(*sentence, strict=True)) for sentence in zip(*columns, strict=True)]

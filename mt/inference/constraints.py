@@ -99,8 +99,8 @@ class ConstraintState:
                 node = 0  # no term begins in the middle of a word, or right after it
             is_bound = would_end or self.is_bound
             if is_bound:
-                left = [n for term, n in constraints.begun(node) if not met >> term & 1]
-                is_bound = bool(left) and min(left) > 0
+                missing = [n for term, n in constraints.begun(node) if not met >> term & 1]
+                is_bound = bool(missing) and min(missing) > 0
             after = self._after[key] = constraints.state(
                 met, self._ended if joins else 0, node, in_word, is_bound
             )
@@ -162,9 +162,10 @@ class Constraints:
         self.all_terms = (1 << len(self.terms)) - 1
         self._attached = {form[0] for term in attached for form in self.terms[term]}
         # Of the forms that may come after a word, if there are such
-        own = [[form for form in forms if self.after_word(form[0])] for forms in self.terms]
+        after_word = [[form for form in forms if self.after_word(form[0])] for forms in self.terms]
         self._shortest = [
-            min(map(len, some or forms)) for some, forms in zip(own, self.terms, strict=True)
+            min(map(len, forms_after_word or forms))
+            for forms_after_word, forms in zip(after_word, self.terms, strict=True)
         ]
         self._build_trie()
         self._states: dict[tuple[int, int, int, bool, bool], ConstraintState] = {}

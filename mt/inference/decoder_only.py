@@ -131,9 +131,11 @@ class _Layer:
     def __init__(
         self, layer: Any, make: MakeLinear, h: int, scale: float, dtype: torch.dtype
     ) -> None:
-        own, fed = layer.add_norm
-        self.self_attention = InferenceAttention(layer.self_attention, own, make, h, scale, dtype)
-        self.feed_forward = InferenceFeedForward(layer.feed_forward, fed, make, dtype)
+        attention_norm, feed_forward_norm = layer.add_norm
+        self.self_attention = InferenceAttention(
+            layer.self_attention, attention_norm, make, h, scale, dtype
+        )
+        self.feed_forward = InferenceFeedForward(layer.feed_forward, feed_forward_norm, make, dtype)
 
     def read(self, x: Tensor, B: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """x [B * S, d_model] -> the same, and keys and values [B, S, 2h, width]."""

@@ -70,16 +70,18 @@ class Glossary:
         for source, targets in entries.items() if isinstance(entries, Mapping) else entries:
             source = " ".join(source.split())
             several = [targets] if isinstance(targets, str) else targets
-            own = tuple(" ".join(target.split()) for target in several)
+            translations = tuple(" ".join(target.split()) for target in several)
             if not source:
                 raise ValueError("a term to be translated is blank")
-            if not own or not all(own):
+            if not translations or not all(translations):
                 raise ValueError(f"{source}: a term must have a translation")
-            if max(map(len, (source, *own))) > MOST_CHARACTERS:
+            if max(map(len, (source, *translations))) > MOST_CHARACTERS:
                 message = f"a term has at most {MOST_CHARACTERS} characters"
                 raise ValueError(f"{printable(source, 50)}: {message}")
             before = self.entries.get(source, Entry(source, ()))
-            self.entries[source] = Entry(source, tuple(dict.fromkeys((*before.targets, *own))))
+            self.entries[source] = Entry(
+                source, tuple(dict.fromkeys((*before.targets, *translations)))
+            )
         for entry in self.entries.values():
             if entry.source != entry.source.lower():
                 terms, tokens = self._as_written, _tokens_as_written(entry.source)
@@ -163,8 +165,8 @@ class Glossary:
             yield target
             return
         adjectives = [word for word in words if word.islower() and word.endswith("e")]
-        for own in AFTER_E if adjectives else ("",):
-            before = [word + own if word in adjectives else word for word in words]
+        for adjective_ending in AFTER_E if adjectives else ("",):
+            before = [word + adjective_ending if word in adjectives else word for word in words]
             for ending in AFTER_E if last.endswith("e") else ENDINGS:
                 if ending == "s" and last.endswith(("s", "ß", "x", "z")):
                     continue

@@ -170,8 +170,8 @@ class InferenceModel(InferenceStacks):
         for layer, K, V in zip(self.decoder, *state.cross_by_layer, strict=True):
             cache = x.new_empty(len(src), T, 2 * self.h, layer.self_attention.width)
             everything = slice(None), slice(None)
-            own = keys_values(cache)
-            x = layer(x, len(src), cache, everything, *own, K, V, causal, state)
+            own_K, own_V = keys_values(cache)
+            x = layer(x, len(src), cache, everything, own_K, own_V, K, V, causal, state)
         weights = torch.stack(state.weights, dim=1).float().cpu()  # [B, N, h, T, S]
         lengths = state.source_lengths
         return [

@@ -90,11 +90,11 @@ def plan_inputs(
                 f"than the {max_length} that the model was trained on: translated in "
                 f"{len(parts):,} parts"
             )
-        own_texts = [text] if len(parts) == 1 else tokenizer.decode(parts)
+        part_texts = [text] if len(parts) == 1 else tokenizer.decode(parts)
         befores = [before, *[" "] * len(parts)]
         inputs[n] += [
-            Input(ids, caps, [], own, before=own_before)
-            for ids, own, own_before in zip(parts, own_texts, befores, strict=False)
+            Input(ids, caps, [], part_text, before=part_before)
+            for ids, part_text, part_before in zip(parts, part_texts, befores, strict=False)
         ]
         if parts and apart:
             first = len(inputs[n]) - len(parts)
@@ -129,7 +129,7 @@ def encode_chunks(
     """
     chunks = [sentence_splitter.chunks(text, max(CHUNK, least)) for text in texts]
     encoded = iter(encode(list(itertools.chain.from_iterable(chunks))))
-    return [list(itertools.islice(encoded, len(own))) for own in chunks]
+    return [list(itertools.islice(encoded, len(text_chunks))) for text_chunks in chunks]
 
 
 def encode_pairs(
@@ -188,23 +188,25 @@ def add_terms(
     is translated in parts; TypeError for what is neither rules nor terms.
     """
     if isinstance(terms, TermRules):
-        for own in inputs:
-            input_terms = [terms.of(x.text) for x in own]
-            has_prefix = any(x.prefix for x in own)
-            if all(own_terms.is_whole_text for own_terms in input_terms) and not has_prefix:
-                own.clear()
+        for line_inputs in inputs:
+            input_terms = [terms.of(x.text) for x in line_inputs]
+            has_prefix = any(x.prefix for x in line_inputs)
+            if all(x_terms.is_whole_text for x_terms in input_terms) and not has_prefix:
+                line_inputs.clear()
                 continue
-            pairs = zip(own, input_terms, strict=True)
-            own[:] = [x._replace(terms=encoder.encode(own_terms)) for x, own_terms in pairs]
+            pairs = zip(line_inputs, input_terms, strict=True)
+            line_inputs[:] = [x._replace(terms=encoder.encode(x_terms)) for x, x_terms in pairs]
         return
-    if isinstance(terms, (Mapping, Glossary)) or not all(isinstance(own, Terms) for own in terms):
+    if isinstance(terms, (Mapping, Glossary)) or not all(isinstance(x, Terms) for x in terms):
         raise TypeError(
             "terms: must be TermRules, which may have a Glossary, or Terms for each line"
         )
     if len(terms) != len(inputs):
         raise ValueError(f"terms of {len(terms)} lines for {len(inputs)} sentences")
-    for own, line_terms in zip(inputs, terms, strict=True):
-        if line_terms.required and len(own) > 1:
-            start = own[0].text[:30]
-            raise ValueError(f"{start!r}...: has {len(own)} sentences: give each its own line")
-        own[:] = [x._replace(terms=encoder.encode(line_terms)) for x in own]
+    for line_inputs, line_terms in zip(inputs, terms, strict=True):
+        if line_terms.required and len(line_inputs) > 1:
+            start = line_inputs[0].text[:30]
+            raise ValueError(
+                f"{start!r}...: has {len(line_inputs)} sentences: give each its own line"
+            )
+        line_inputs[:] = [x._replace(terms=encoder.encode(line_terms)) for x in line_inputs]

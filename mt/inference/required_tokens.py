@@ -52,12 +52,12 @@ class RequiredTokens:
             sentence = self._sentence[b]
             begins = sentence.begins(row)
             sentence.would_end[row] = would_end or bool(begins)
-            state, left = sentence.states[row], sentence.limit - sentence.length
-            if not left:  # eos is forced
+            state, tokens_left = sentence.states[row], sentence.limit - sentence.length
+            if not tokens_left:  # eos is forced
                 continue
             if not state.is_complete:
                 no_end.append((b, row))
-            allowed = sentence.constraints.allowed_tokens(state, left, would_end)
+            allowed = sentence.constraints.allowed_tokens(state, tokens_left, would_end)
             allowed = np.array(begins) if begins else allowed
             if allowed is not None:
                 values = log_probs[b, row, allowed]
@@ -66,7 +66,9 @@ class RequiredTokens:
             for token in sentence.banned_tokens(row):
                 log_probs[b, row, token] = -torch.inf
             if sentence.constraints.has_forbidden:
-                banned = sentence.constraints.forbidden_tokens(sentence.texts[row], left == 1)
+                banned = sentence.constraints.forbidden_tokens(
+                    sentence.texts[row], tokens_left == 1
+                )
                 log_probs[b, row, torch.from_numpy(banned).to(log_probs.device)] = -torch.inf
         if no_end:
             log_probs[(*np.array(no_end).T, EOS)] = -torch.inf
@@ -83,14 +85,14 @@ class RequiredTokens:
         if not places:
             return candidates
         values = log_probs[tuple(np.array(places, dtype=np.int64).T)].tolist()
-        known = {(b, row, t) for b, _ in self.sentences for _, row, t, _ in candidates[b]}
+        present = {(b, row, t) for b, _ in self.sentences for _, row, t, _ in candidates[b]}
         added: dict[int, list[Candidate]] = {}
         for (b, row, token), value in dict(zip(places, values, strict=True)).items():
-            if (b, row, token) not in known:
+            if (b, row, token) not in present:
                 total = self._sentence[b].alive[row].total + value
                 added.setdefault(b, []).append((total, row, token, value))
-        for b, own in added.items():
-            candidates[b] = sorted([*candidates[b], *own], key=lambda c: -c[0])
+        for b, sentence_added in added.items():
+            candidates[b] = sorted([*candidates[b], *sentence_added], key=lambda c: -c[0])
         return candidates
 
     def _word_ends(self, log_probs: Tensor, best: np.ndarray) -> list[tuple[int, int, int]]:

@@ -47,7 +47,7 @@ def with_term_in_place(
     constraints = source.terms.constraints
     text, owners = spell(tokenizer.pieces(source.ids))
     pieces = tokenizer.pieces(output)
-    own = words(pieces)
+    target_words = words(pieces)
     if text.strip().lower() != source.text.strip().lower():  # they spell other characters
         return None
     shift = _blanks(text) - _blanks(source.text)
@@ -62,9 +62,9 @@ def with_term_in_place(
             continue
         owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
         is_number = source.terms.kinds[term] in WITH_DIGITS
-        weights = word_weights(soft, [("", owned)], own)[:, 0].tolist()
+        weights = word_weights(soft, [("", owned)], target_words)[:, 0].tolist()
         first = min((place.start for place in places if place.term == term), default=len(output))
-        for (word, ids), weight in zip(own, weights, strict=True):
+        for (word, ids), weight in zip(target_words, weights, strict=True):
             is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
             is_like = _has_digit(word) if is_number else any(map(str.isalnum, word))
             if weight >= LEAST_ATTENTION and is_free and is_like:

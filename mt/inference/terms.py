@@ -160,16 +160,16 @@ class TermEncoder:
         texts: list[list[str]] = []
         rewrite = False
         for forms in terms.required:
-            own: dict[tuple[int, ...], str] = {}
+            form_of_ids: dict[tuple[int, ...], str] = {}
             for form in forms:
                 if form not in self._encoded:
                     self._encoded[form] = self._encode(form)
                 ways, is_other = self._encoded[form]
                 rewrite |= is_other
                 for way in ways:
-                    own.setdefault(way, form)
-            ids.append(list(own))
-            texts.append(list(own.values()))
+                    form_of_ids.setdefault(way, form)
+            ids.append(list(form_of_ids))
+            texts.append(list(form_of_ids.values()))
         constraints = Constraints(self.vocabulary, ids, terms.forbidden, terms.attached)
         kinds = terms.kinds or ("",) * len(terms.spans)
         return SearchTerms(constraints, texts, rewrite, terms.stray, terms.spans, kinds)
@@ -177,8 +177,8 @@ class TermEncoder:
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
         """The ids of a form after a blank and after a bracket; whether they spell another text."""
         tokenizer = self.tokenizer
-        own, after_bracket, bracket = tokenizer.encode_target([form, f"({form}", "("])
-        ways = [tuple(own)]
+        after_blank, after_bracket, bracket = tokenizer.encode_target([form, f"({form}", "("])
+        ways = [tuple(after_blank)]
         glued = tuple(after_bracket[len(bracket) :])
         if after_bracket[: len(bracket)] == bracket and glued and glued not in ways:
             ways.append(glued)
@@ -186,7 +186,7 @@ class TermEncoder:
         if not ways:
             raise ValueError(f"{form!r}: the model cannot write it")
         spelled = tokenizer.decode([list(way) for way in ways])
-        return ways, UNK in own or any(text != form for text in spelled)
+        return ways, UNK in after_blank or any(text != form for text in spelled)
 
 
 def written(
@@ -214,12 +214,12 @@ def written(
     stretches.append((position, len(ids), None))
     text = ""
     for start, end, term in stretches:
-        own = list(ids[start:end])
-        if not own:
+        stretch = list(ids[start:end])
+        if not stretch:
             continue
-        blank = " " if tokenizer.pieces(own[:1])[0].startswith("▁") else ""
+        blank = " " if tokenizer.pieces(stretch[:1])[0].startswith("▁") else ""
         if term is None:
-            spelled = tokenizer.decode([own])[0].lstrip().translate(leave_out)
+            spelled = tokenizer.decode([stretch])[0].lstrip().translate(leave_out)
             form = spelled.upper() if all_caps else spelled
         else:
             form = terms.texts[term.term][term.form]

@@ -55,8 +55,8 @@ class Trace(NamedTuple):
     def weights(self) -> dict[str, Tensor]:
         """The attention of all layers: encoder [N, h, S, S], decoder [.. T, T], cross [.. T, S]."""
         return {
-            "encoder": torch.stack([own.weights for own, _ in self.encoder]),
-            "decoder": torch.stack([own.weights for own, _, _ in self.decoder]),
+            "encoder": torch.stack([attention.weights for attention, _ in self.encoder]),
+            "decoder": torch.stack([attention.weights for attention, _, _ in self.decoder]),
             "cross": torch.stack([cross.weights for _, cross, _ in self.decoder]),
         }
 
@@ -70,25 +70,25 @@ def trace(model: InferenceModel, source: list[int], target: list[int]) -> Trace:
     encoder, decoder = [], []
     x = _embed(model, model.embedding, source)
     for layer in model.encoder:
-        own = _attend(layer.self_attention, x, None, everything)
-        fed = _feed_forward(layer.feed_forward, own.add_norm)
-        encoder.append((own, fed))
+        attention = _attend(layer.self_attention, x, None, everything)
+        fed = _feed_forward(layer.feed_forward, attention.add_norm)
+        encoder.append((attention, fed))
         x = fed.add_norm
     memory, x = x, _embed(model, model.target_embedding, inputs)
     causal = torch.ones(T, T, dtype=torch.bool, device=model.device).tril()
     whole_source = everything[:1].expand(T, -1)
     for decoder_layer in model.decoder:
-        own = _attend(decoder_layer.self_attention, x, None, causal)
-        cross = _attend(decoder_layer.cross_attention, own.add_norm, memory, whole_source)
+        attention = _attend(decoder_layer.self_attention, x, None, causal)
+        cross = _attend(decoder_layer.cross_attention, attention.add_norm, memory, whole_source)
         fed = _feed_forward(decoder_layer.feed_forward, cross.add_norm)
-        decoder.append((own, cross, fed))
+        decoder.append((attention, cross, fed))
         x = fed.add_norm
     logits = model.vocabulary(x)
     return Trace(
         _embedding(model, model.embedding, source),
         _embedding(model, model.target_embedding, inputs),
-        [(_on_cpu(own), _on_cpu(fed)) for own, fed in encoder],
-        [(_on_cpu(own), _on_cpu(cross), _on_cpu(fed)) for own, cross, fed in decoder],
+        [(_on_cpu(attention), _on_cpu(fed)) for attention, fed in encoder],
+        [(_on_cpu(attention), _on_cpu(cross), _on_cpu(fed)) for attention, cross, fed in decoder],
         logits.float().cpu(),
     )
 

@@ -61,8 +61,8 @@ def by_hand(
 def _layer(trace: Trace, kind: str, layer: int) -> tuple[Attention, FeedForward]:
     if kind == "encoder":
         return trace.encoder[layer]
-    own, cross, fed = trace.decoder[layer]
-    return (own if kind == "decoder" else cross), fed
+    self_attention, cross_attention, feed_forward = trace.decoder[layer]
+    return (self_attention if kind == "decoder" else cross_attention), feed_forward
 
 
 def _record(values: Tensor, equation: str) -> dict[str, Any]:

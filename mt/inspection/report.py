@@ -98,15 +98,15 @@ class _Report:
         return next(name for name, function in ACTIVATIONS.items() if function is activation)
 
     def model(self) -> dict[str, Any]:
-        network, (own, _, fed) = self.network, self.trace.decoder[0]
+        network, (self_attention, _, feed_forward) = self.network, self.trace.decoder[0]
         config = (self.translator.configs or [{}])[0]
         return {
             "name": self.translator.name,
             "N": len(network.decoder),
             "d_model": network.d_model,
-            "d_ff": fed.inner.shape[1],
+            "d_ff": feed_forward.inner.shape[1],
             "h": network.h,
-            "d_k": own.Q.shape[2],
+            "d_k": self_attention.Q.shape[2],
             "activation": self.activation,
             "vocab_size": len(network.embedding),
             "parameters": network.parameters,

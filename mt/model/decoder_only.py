@@ -90,8 +90,8 @@ def join(src: Packed, tgt: Packed) -> Joined:
     starts = total.cumsum(dim=0) - total
     sentences = torch.arange(len(total), device=device)
     of_source, of_target = (
-        sentences.repeat_interleave(own, output_size=side.tokens)
-        for own, side in zip(lengths, (src, tgt), strict=True)
+        sentences.repeat_interleave(side_lengths, output_size=side.tokens)
+        for side_lengths, side in zip(lengths, (src, tgt), strict=True)
     )
     sources = starts[of_source] + src.positions[: src.tokens]
     after = tgt.positions[: tgt.tokens] + lengths[0][of_target]  # positions in the sequence

@@ -47,8 +47,8 @@ def dropout(x: Tensor, P_drop: float, residual: Tensor | None = None) -> Tensor:
         dropped = F.dropout(x, P_drop)
         return dropped if residual is None else residual + dropped
     alike = residual is None or (residual.shape, residual.device) == (x.shape, x.device)
-    known = x.dtype in _FLOATS and (residual is None or residual.dtype in _FLOATS)
-    if alike and known and library() is not None:
+    is_float = x.dtype in _FLOATS and (residual is None or residual.dtype in _FLOATS)
+    if alike and is_float and library() is not None:
         return _NativeDropout.apply(x, residual, P_drop)
     return _Dropout.apply(x, residual, P_drop)
 

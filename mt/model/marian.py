@@ -169,7 +169,7 @@ def from_marian(
         if missing := [name for name in marian_names if name not in weights]:
             raise KeyError(missing[0])
     name, vocab_size = config["activation_function"], config["vocab_size"]
-    activation = next((own for own, theirs in FUNCTIONS.items() if theirs == name), name)
+    activation = next((ours for ours, theirs in FUNCTIONS.items() if theirs == name), name)
     with torch.device("meta"):  # without memory: the configuration may name any size
         shapes = _marian_shapes(MarianTransformer(activation, vocab_size=vocab_size, **sizes))
     for name, shape in shapes.items():

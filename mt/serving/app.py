@@ -157,9 +157,9 @@ def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
     async def on_error(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # of the framework
             error = _as_ours(request, error)
-        known = as_request_error(error)
-        metrics.rejection(known.code)
-        return error_response(request.url.path, known)
+        request_error = as_request_error(error)
+        metrics.rejection(request_error.code)
+        return error_response(request.url.path, request_error)
 
     for kind in (HTTPException, RequestError, Overloaded, DeadlineExceeded):
         app.add_exception_handler(kind, on_error)

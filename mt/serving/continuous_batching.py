@@ -158,14 +158,16 @@ class ContinuousBatching:
         prefixes = None
         if job.prefixes:  # of the first line of each text
             rows = zip(job.prefixes, lines, strict=True)
-            prefixes = [p for prefix, own in rows for p in (prefix, *[""] * (len(own) - 1))]
+            prefixes = [
+                p for prefix, text_lines in rows for p in (prefix, *[""] * (len(text_lines) - 1))
+            ]
         plan: list[list[Input]] = []
         for start in range(0, len(all_lines), PLANNED):
             if time.monotonic() > deadline:
                 raise DeadlineExceeded
             part = slice(start, start + PLANNED)
-            own = prefixes and prefixes[part]
-            plan += self.translator.plan(all_lines[part], own, job.split, job.terms)
+            part_prefixes = prefixes and prefixes[part]
+            plan += self.translator.plan(all_lines[part], part_prefixes, job.split, job.terms)
         inputs = list(itertools.chain.from_iterable(plan))
         wanted = job.terms is not None and (job.terms.glossary or job.terms.forbidden)
         if not job.options.is_beam_search and (wanted or any(x.constraints for x in inputs)):
@@ -382,11 +384,11 @@ class ContinuousBatching:
         texts = dict(zip(ids, self.translator.texts(list(ids.values())), strict=True))
         numbers, counts = itertools.count(), iter(request.counts)
         for k, (lines, breaks) in enumerate(zip(request.lines, request.breaks, strict=True)):
-            own = [[next(numbers) for _ in range(next(counts))] for _ in lines]
-            if any(i in texts for line in own for i in line):
+            numbers_of_lines = [[next(numbers) for _ in range(next(counts))] for _ in lines]
+            if any(i in texts for line in numbers_of_lines for i in line):
                 rows = [
                     self._partial(request, inputs, texts) if inputs else unchanged(line)
-                    for line, inputs in zip(lines, own, strict=True)
+                    for line, inputs in zip(lines, numbers_of_lines, strict=True)
                 ]
                 text = "".join(map("".join, zip(rows, (*breaks, ""), strict=True)))
                 request.job.on_partial(k, text.rstrip())

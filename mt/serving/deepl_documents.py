@@ -83,8 +83,8 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
             return answer | {"status": "done", "billed_characters": document.file.characters}
         if not document.progress.characters:
             return answer | {"status": "queued"}
-        left = document.progress.seconds_left
-        return answer | {"status": "translating", "seconds_remaining": left}
+        seconds_left = document.progress.seconds_left
+        return answer | {"status": "translating", "seconds_remaining": seconds_left}
 
     of_result = described("/v2/document/ID/result", {})
     of_result["responses"]["200"]["content"] = file_content()

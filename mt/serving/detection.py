@@ -34,19 +34,22 @@ class Detector:
         return self.source, probabilities[self.source]
 
     def _rank(self, text: str) -> list[tuple[str, float]]:
-        known = self._probabilities(text)
-        if known[self.target] > known[self.source]:
+        probabilities = self._probabilities(text)
+        if probabilities[self.target] > probabilities[self.source]:
             # "We visited Jürgen in Düsseldorf.": names must not outweigh the words of the sentence.
             first, *rest = text.split() or [""]
             small = " ".join([first.lower(), *(word for word in rest if word[:1].islower())])
             words = self._probabilities(small)
             if words[self.source] > SURE_OF_WORDS:
-                known = words
-        return sorted(known.items(), key=lambda item: -item[1])  # the source first if they equal
+                probabilities = words
+        # The source comes first where both are equal.
+        return sorted(probabilities.items(), key=lambda item: -item[1])
 
     def _probabilities(self, text: str) -> dict[str, float]:
-        known = dict(_identifier(self.source, self.target).rank(text))
-        return {language: known.get(language, 0.0) for language in (self.source, self.target)}
+        probabilities = dict(_identifier(self.source, self.target).rank(text))
+        return {
+            language: probabilities.get(language, 0.0) for language in (self.source, self.target)
+        }
 
 
 @cache
@@ -54,6 +57,6 @@ def _identifier(*languages: str) -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    known = [code for code in languages if code in identifier.labels]
-    identifier.set_languages(known or None)
+    codes = [code for code in languages if code in identifier.labels]
+    identifier.set_languages(codes or None)
     return identifier

@@ -68,8 +68,8 @@ class DocumentProgress:
         """A guess from the time that the part before took."""
         if not self.done:
             return 10
-        left = self.characters / self.done - 1
-        return max(1, math.ceil(left * (time.monotonic() - self.begun)))
+        share_left = self.characters / self.done - 1
+        return max(1, math.ceil(share_left * (time.monotonic() - self.begun)))
 
 
 class _Piece(NamedTuple):

@@ -78,11 +78,11 @@ class KeptDocuments:
         try:
             self._finish(number, await self._documents.translate(order, progress))
         except Exception as error:
-            known = as_request_error(error)
-            if known.status == 500:
+            request_error = as_request_error(error)
+            if request_error.status == 500:
                 log.exception("a document failed")
-            self._documents.service.metrics.rejection(known.code)
-            self._finish(number, error=known.message)
+            self._documents.service.metrics.rejection(request_error.code)
+            self._finish(number, error=request_error.message)
 
     def _finish(self, number: str, file: TranslatedFile | None = None, error: str = "") -> None:
         kept = self._kept.pop(number)  # it becomes the newest

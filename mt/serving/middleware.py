@@ -58,8 +58,8 @@ class Observe:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = list(message.get("headers", ()))
-                own = {name.lower() for name, _ in headers}
-                headers += [header for header in self.headers if header[0] not in own]
+                names = {name.lower() for name, _ in headers}
+                headers += [header for header in self.headers if header[0] not in names]
                 message["headers"] = headers
             await send(message)
 
@@ -177,9 +177,9 @@ class ReceiveRequest:
             await send(message)
 
         work = asyncio.ensure_future(self.app(scope, receive_again, watch))
-        left = asyncio.ensure_future(receive())
+        disconnect = asyncio.ensure_future(receive())
         try:
-            await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, disconnect), return_when=asyncio.FIRST_COMPLETED)
             if not work.done() and not complete:
                 work.cancel()
             await asyncio.wait((work,))
@@ -191,7 +191,7 @@ class ReceiveRequest:
                 await self._reject(error, scope, receive, send)
             return
         finally:
-            left.cancel()
+            disconnect.cancel()
         if not work.cancelled():
             work.result()
 

@@ -202,9 +202,9 @@ async def _events(service: Service, body: TranslateBody, job: Job) -> AsyncItera
         except Exception as error:
             if not has_begun:
                 raise
-            known = as_request_error(error)
-            service.metrics.rejection(known.code)
-            yield _event("error", error_body("/v1/", known))
+            request_error = as_request_error(error)
+            service.metrics.rejection(request_error.code)
+            yield _event("error", error_body("/v1/", request_error))
     finally:
         work.cancel()  # the client has left
 

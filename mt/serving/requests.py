@@ -54,7 +54,7 @@ Texts = Annotated[str | Strings, worded("must be a string or a list of strings")
 def _check_terms(value: Any) -> Any:
     """A plain loop: pydantic would collect the mistakes of thousands of terms."""
     if not isinstance(value, dict) or not all(
-        isinstance(own, str) or _are_strings(own) for own in value.values()
+        isinstance(translation, str) or _are_strings(translation) for translation in value.values()
     ):
         raise ValueError(
             "must be an object with the translation of each term, a string or a list of strings"
@@ -228,8 +228,8 @@ def _sentence(error: ValidationError) -> str:
     [first, *_] = error.errors(include_url=False, include_input=False)
     place = first["loc"][0] if first["loc"] else "the body"
     reason = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    if own := REASONS.get(first["type"]):
-        reason = own.format(**first.get("ctx", {}))
+    if template := REASONS.get(first["type"]):
+        reason = template.format(**first.get("ctx", {}))
     return f"{place}: {reason}"[:300]
 
 

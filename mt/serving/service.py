@@ -47,7 +47,9 @@ class Service:
     def check_authorization(self, scope: Scope) -> None:
         """Raise RequestError for a request to /v1 or /v2 without a valid key in its header."""
         path, headers = scope["path"], dict(scope["headers"])
-        scheme, status = next(own for start, own in SCHEMES.items() if path.startswith(start))
+        scheme, status = next(
+            authorization for start, authorization in SCHEMES.items() if path.startswith(start)
+        )
         auth_scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         self.check_key(key.strip() if auth_scheme.lower() == scheme else None, status)
 
@@ -129,16 +131,17 @@ class Service:
         if decimal != "either" and not keep:
             raise bad_request("decimal says how keep writes numbers: it needs keep and beam search")
         entries = [
-            (source, [own] if isinstance(own, str) else own) for source, own in glossary.items()
+            (source, [targets] if isinstance(targets, str) else targets)
+            for source, targets in glossary.items()
         ]
-        characters = sum(len(source) + sum(map(len, own)) for source, own in entries)
+        characters = sum(len(source) + sum(map(len, targets)) for source, targets in entries)
         characters += sum(map(len, forbidden))
         if characters > self.limits.characters:
             message = f"the terms have {characters:,} characters: send at most"
             raise RequestError(413, "too_long", f"{message} {self.limits.characters:,}")
         try:
-            known = Glossary(entries, inflect=self.target == "de")
-            return TermRules(known or None, keep, decimal, tuple(forbidden)) or None
+            loaded = Glossary(entries, inflect=self.target == "de")
+            return TermRules(loaded or None, keep, decimal, tuple(forbidden)) or None
         except ValueError as error:
             raise bad_request(str(error)) from None
 

@@ -64,10 +64,10 @@ def find_pretrained(
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     shape = _shape(loaded.model.config)
     _check_overrides(config.overrides, shape)
-    own, new = loaded.config.get("languages"), [str(config.data.src), str(config.data.tgt)]
-    if own and own != new:
+    old, new = loaded.config.get("languages"), [str(config.data.src), str(config.data.tgt)]
+    if old and old != new:
         log.warning(
-            f"init_from={path} translates {' to '.join(own)}, and this run learns "
+            f"init_from={path} translates {' to '.join(old)}, and this run learns "
             f"{' to '.join(new)}: the weights may help little; data.src and data.tgt name the "
             "languages"
         )

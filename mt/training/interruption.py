@@ -84,9 +84,9 @@ class TimeLimit(Timer):
             super().on_train_batch_end(trainer, *args, **kwargs)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        left = self.time_remaining()
+        time_left = self.time_remaining()
         step, total = trainer.global_step, trainer.max_steps
-        if left is not None and left <= 0 and step < total:
+        if time_left is not None and time_left <= 0 and step < total:
             log.warning(
                 f"trainer.max_time is over at step {step:,} of {total:,}: ckpt=last continues"
             )

@@ -72,9 +72,9 @@ class Progress(pl.Callback):
             self.bar.set_postfix(status)
             return
         steps_done = trainer.global_step - self.first_step
-        left = (self.total - trainer.global_step) * self.time / max(steps_done, 1)
+        seconds_left = (self.total - trainer.global_step) * self.time / max(steps_done, 1)
         text = f"loss {status['loss']}, tok/s {status['tok/s']}"
-        time_left = f"{tqdm.format_interval(left)} of training left"
+        time_left = f"{tqdm.format_interval(seconds_left)} of training left"
         with ignore_broken_pipe():  # training goes on without its reader
             print(f"step {trainer.global_step:,}/{self.total:,}: {text}, {time_left}", flush=True)
 

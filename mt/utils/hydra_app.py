@@ -139,7 +139,7 @@ def _no_setting(name: str, known: Settings) -> str:
     by_end |= {full: full for full in names if "." not in full}  # but before it one of no group
     end = name.rpartition(".")[2]
     known_names = {*names, *({"data.validation"} if "data" in known else ())}
-    same = [full for own, full in by_end.items() if own.lower() == end.lower()]
+    same = [full for short, full in by_end.items() if short.lower() == end.lower()]
     close = [by_end[end]] if end in by_end else same
     close = close or [full for full in [SYNONYMS.get(end.lower(), "")] if full in known_names]
     close = close or difflib.get_close_matches(name, names, 1, 0.75)

@@ -194,10 +194,10 @@ def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> N
 def _find_compiler() -> list[str]:
     value = os.environ.get("CXX", "")
     try:
-        own = shlex.split(value)
+        named = shlex.split(value)
     except ValueError as error:
         raise OSError(f"CXX={value}: {error}") from None
-    for compiler in [own] if own else [[name] for name in COMPILERS]:
+    for compiler in [named] if named else [[name] for name in COMPILERS]:
         if shutil.which(compiler[0]):
             return compiler
     raise OSError("there is no C++ compiler: install g++")

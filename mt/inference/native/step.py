@@ -257,9 +257,11 @@ class NativeTransformer:
         )
 
     def _self_attention(self, model: Any, layer: Any) -> _SelfAttention:
-        own = layer.self_attention
+        attention = layer.self_attention
         return _SelfAttention(
-            self._linear(own.W_QKV), self._linear(own.W_O), self._norm_of(model, own)
+            self._linear(attention.W_QKV),
+            self._linear(attention.W_O),
+            self._norm_of(model, attention),
         )
 
     def _feed_forward(self, model: Any, layer: Any) -> _FeedForward:
