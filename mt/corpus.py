@@ -115,12 +115,12 @@ def make_operation(args: argparse.Namespace) -> "Operation":
             args.source, args.target, args.min_score, args.min_length, args.max_length,
             args.max_ratio, args.source_language, args.target_language,
         )  # fmt: skip
-    from mt.corpora.models import Models, Score, Translate
+    from mt.corpora.models import Models, ScorePairs, Translate
 
     models = Models.find(args.model, args.device, args.precision)
     if args.command == "score":
         alpha = models.search_defaults.alpha if args.alpha is None else args.alpha
-        return Score(models, args.source, args.target, alpha, args.batch_size)
+        return ScorePairs(models, args.source, args.target, alpha, args.batch_size)
     others = {name: None for name in SEARCH_HELP if name not in SEARCH}
     values = {**others, **vars(args), "mbr": False, "attention": False, "align": False}
     options = search_options(argparse.Namespace(**values), models.search_defaults)

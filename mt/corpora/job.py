@@ -9,7 +9,7 @@ from typing import Any
 from mt.corpora.files import Block, check_columns, find, survey
 from mt.corpora.operations import Operation
 from mt.corpora.output import Output
-from mt.corpora.worker import Part
+from mt.corpora.worker import BlockRecord
 from mt.utils.checks import check_int
 from mt.utils.json_io import parse_json
 from mt.utils.line_io import BLOCK
@@ -18,7 +18,7 @@ MOST_ERRORS = 100  # bad rows with which a run still goes on
 
 Progress = Callable[[int], object]  # called with a number of rows that are done
 # What a ``Worker`` is made of beside its threads, and blocks -> their records as they come.
-Engine = Callable[[tuple[Any, ...], list[Block]], Generator[str, None, None]]
+RunBlocks = Callable[[tuple[Any, ...], list[Block]], Generator[str, None, None]]
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Summary:
     warnings: int = 0
     first_warning: str = ""
 
-    def add(self, part: Part) -> None:
+    def add(self, part: BlockRecord) -> None:
         self.rows += part.rows_read
         self.written += part.rows
         self.errors += len(part.errors)
@@ -50,7 +50,7 @@ def run_job(
     operation: Operation,
     inputs: str | Sequence[str],
     output: str,
-    engine: Engine,
+    engine: RunBlocks,
     *,
     block_rows: int = BLOCK,
     max_errors: int = MOST_ERRORS,
@@ -109,15 +109,15 @@ def _compute(
     place: Output,
     worker: tuple[Any, ...],
     blocks: Sequence[Block],
-    engine: Engine,
+    engine: RunBlocks,
     max_errors: int,
     on_progress: Progress | None,
     summary: Summary,
-) -> dict[int, Part]:
+) -> dict[int, BlockRecord]:
     """The parts of all blocks, by their numbers; the summary counts them."""
-    parts: dict[int, Part] = {}
+    parts: dict[int, BlockRecord] = {}
 
-    def add(part: Part) -> None:
+    def add(part: BlockRecord) -> None:
         if part.number in parts:  # computed twice, since an actor died after it had written it
             return
         parts[part.number] = part
@@ -142,5 +142,5 @@ def _compute(
                 answer = parse_json(record)
                 if "failure" in answer:
                     raise ValueError(answer["failure"])
-                add(Part(**answer))
+                add(BlockRecord(**answer))
     return parts

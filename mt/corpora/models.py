@@ -108,7 +108,7 @@ class Translate(Operation):
 
 
 @dataclass(frozen=True)
-class Score(Operation):
+class ScorePairs(Operation):
     """Adds the columns ``log_prob``, natural log P of the target, and ``score``.
 
     The score is log P with the length penalty (``mt.inference.options.SearchOptions``).

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from mt.corpora.files import ERRORS, Block, Format, filesystem, format_of, is_local
 from mt.corpora.rows import as_text
-from mt.corpora.worker import Part, parse_record, part_path, record_path, write_whole
+from mt.corpora.worker import BlockRecord, parse_record, part_path, record_path, write_whole
 from mt.utils.atomic import only_writer
 from mt.utils.json_io import parse_json
 
@@ -139,7 +139,7 @@ class Output:
         if self.fs.exists(self.partial):
             self.fs.rm(self.partial, recursive=True)
 
-    def kept_parts(self) -> Iterator[Part]:
+    def kept_parts(self) -> Iterator[BlockRecord]:
         """The parts of an interrupted run; a damaged record goes and its block comes again."""
         try:
             names = self.fs.ls(self.parts, detail=False)
@@ -156,7 +156,7 @@ class Output:
 
     # What becomes of it
 
-    def complete(self, targets: Sequence[Target], parts: dict[int, Part]) -> None:
+    def complete(self, targets: Sequence[Target], parts: dict[int, BlockRecord]) -> None:
         """Check all parts, make the files of them, and give these their name.
 
         Raises ValueError when parts are missing or damaged, which a further run computes again.
@@ -185,7 +185,7 @@ class Output:
         self._rename(whole)
         self._remove_partial()
 
-    def _check_parts(self, parts: dict[int, Part]) -> None:
+    def _check_parts(self, parts: dict[int, BlockRecord]) -> None:
         damaged = []
         for number, part in sorted(parts.items()):
             path = part_path(self.parts, number)
@@ -199,7 +199,7 @@ class Output:
                 "again: run the same command once more"
             )
 
-    def write_errors(self, parts: dict[int, Part]) -> None:
+    def write_errors(self, parts: dict[int, BlockRecord]) -> None:
         """Write the bad rows of the parts, or remove an older file of them if there are none."""
         errors = [error for number in sorted(parts) for error in parts[number].errors]
         if errors:

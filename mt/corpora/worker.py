@@ -23,7 +23,7 @@ from mt.utils.json_io import parse_json
 MOST_TRIES = 10  # of a block
 
 
-class Part(NamedTuple):
+class BlockRecord(NamedTuple):
     """What the record of a part says. ``errors`` are the lines of errors.jsonl, as objects."""
 
     number: int
@@ -44,10 +44,10 @@ def record_path(folder: str, number: int) -> str:
     return f"{folder}/{number:08d}.json"
 
 
-def parse_record(content: bytes) -> Part:
+def parse_record(content: bytes) -> BlockRecord:
     """Raises ValueError for a damaged one."""
     try:
-        return Part(**parse_json(content))
+        return BlockRecord(**parse_json(content))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -95,7 +95,7 @@ class Worker:
                 failure = f"{_named(block)}: {type(error).__name__}: {first_line(error)}"
             return json.dumps({"failure": failure})
 
-    def make_part(self, block: Block) -> Part:
+    def make_part(self, block: Block) -> BlockRecord:
         """Raises OSError or ValueError when it cannot be read, computed or written."""
         record = record_path(self.folder, block.number)
         if self.fs.exists(record):
@@ -109,7 +109,7 @@ class Worker:
         with _warnings() as warnings, within_memory(advice):
             rows, dropped = self.compute(rows)
         content = self._content(rows, self.kind or format_of(block.path).kind)
-        part = Part(
+        part = BlockRecord(
             block.number, size, len(rows), hashlib.sha256(content).hexdigest(),
             _errors(block, rows), dict(dropped), len(warnings), "".join(warnings[:1]),
         )  # fmt: skip

@@ -18,7 +18,7 @@ CODE = re.compile(r"[A-Z][0-9]+")
 WORD = re.compile(r"\w+")
 
 
-class Place(NamedTuple):
+class ElementPlace(NamedTuple):
     """A part of a translation in whose stead element ``number`` is written; None: nothing."""
 
     start: int
@@ -38,13 +38,13 @@ def unused_codes(text: str) -> Iterator[str]:
     return (code for code in codes if code not in used)
 
 
-def find_places(text: str, stand_ins: Mapping[str, StandIn]) -> list[Place]:
+def find_places(text: str, stand_ins: Mapping[str, StandIn]) -> list[ElementPlace]:
     """Where in a translation the elements go, each once, in the order of their places.
 
     One whose code is not there goes as far in the text as it was in the source; a code that is
     there again is cut out.
     """
-    places: list[Place] = []
+    places: list[ElementPlace] = []
     missing = dict(stand_ins)
     end = 0
     for match in CODE.finditer(text):
@@ -54,11 +54,11 @@ def find_places(text: str, stand_ins: Mapping[str, StandIn]) -> list[Place]:
         if stand_in is None:
             start = max(end, len(text[:start].rstrip()))
         end = match.end()
-        places.append(Place(start, end, stand_in.number if stand_in else None))
+        places.append(ElementPlace(start, end, stand_in.number if stand_in else None))
     words = [match.span() for match in WORD.finditer(text)]
     for number, share in missing.values():
         word = bisect_left(words, (round(share * len(text)), 0))
         # Before a word or, as the last one, after all of them
         at = words[word][0] if word < len(words) else words[-1][1] if words else len(text)
-        places.append(Place(at, at, number))
+        places.append(ElementPlace(at, at, number))
     return sorted(places, key=lambda place: place[:2])

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from mt.documents.document import DocumentError, Segment, Tag, TagKind, size_text
-from mt.documents.stand_ins import Place, StandIn, find_places, unused_codes
+from mt.documents.stand_ins import ElementPlace, StandIn, find_places, unused_codes
 
 MAX_BYTES = 50 * 2**20  # of a file, which is held in memory
 MAX_PIECES = 150_000  # tags and texts between them: each takes up to 2 KB
@@ -316,7 +316,7 @@ def _codes(pieces: Sequence[Piece]) -> Iterator[str]:
     return unused_codes("".join(texts) + " ".join(texts))
 
 
-def _with_nouns(segment: Segment, places: Sequence[Place]) -> Segment:
+def _with_nouns(segment: Segment, places: Sequence[ElementPlace]) -> Segment:
     """A translation with EMPTY tags in the stead of the codes."""
     text: list[str] = []
     tags: list[Tag] = []

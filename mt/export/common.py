@@ -58,7 +58,7 @@ def position_encodings(loaded: LoadedModel) -> Tensor:
     return position_table(learned, num_positions(loaded), model.d_model)
 
 
-def length_penalty(alpha: float) -> float:
+def length_exponent(alpha: float) -> float:
     """The exponent for engines that divide a score by length ** exponent.
 
     We divide by ((5 + length) / 6) ** alpha (Wu et al. 2016). The exponent is chosen so that both

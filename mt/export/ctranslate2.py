@@ -115,7 +115,7 @@ class Engine(common.OwnTokenizer, Translator):
     """CTranslate2 with the methods of our Translator, as far as it can do what they do.
 
     The search is CTranslate2's own: it may end a beam earlier or later, its length penalty differs
-    (``common.length_penalty``), it gives no log-probability of single pieces, and a beam that
+    (``common.length_exponent``), it gives no log-probability of single pieces, and a beam that
     reaches its limit may depend on the other sentences. ``precision`` is that of the computation:
     float32, bfloat16, int8 ...; ``default`` is that of the folder, or the nearest of the device.
     Raises FileNotFoundError or ValueError that says what is wrong with folder or option.
@@ -185,7 +185,7 @@ class Engine(common.OwnTokenizer, Translator):
                 [self.tokenizer.pieces(ids) for ids in sources],
                 target_prefix=[self.tokenizer.pieces(ids) or None for ids in prefixes],
                 beam_size=options.width, num_hypotheses=options.n_best, return_scores=True,
-                length_penalty=common.length_penalty(options.alpha), max_input_length=0,
+                length_penalty=common.length_exponent(options.alpha), max_input_length=0,
                 min_decoding_length=options.min_length, max_decoding_length=max(1, *limits),
                 no_repeat_ngram_size=options.no_repeat_ngram,
                 repetition_penalty=options.repetition_penalty,

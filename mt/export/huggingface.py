@@ -39,7 +39,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     search = load_search_defaults(loaded.path)
     model.generation_config = transformers.GenerationConfig(
         pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=config.decoder_start_token_id,
-        num_beams=search.beam_size, length_penalty=common.length_penalty(search.alpha),
+        num_beams=search.beam_size, length_penalty=common.length_exponent(search.alpha),
         max_length=positions - 1,
     )  # fmt: skip
     model.to(PRECISIONS[precision]).save_pretrained(folder)

@@ -15,7 +15,7 @@ MAX_BLEU_DIFFERENCE = 0.3  # by which a reduced precision may be better or worse
 MIN_LIKENESS = 80.0
 
 
-class Engine(Protocol):
+class ExportEngine(Protocol):
     """An export as its own engine runs it."""
 
     computes_in: str  # float32, ...
@@ -36,7 +36,7 @@ class Difference(ValueError):
 
 def check(
     translator: Translator,
-    engine: Engine,
+    engine: ExportEngine,
     sources: Sequence[str],
     references: Sequence[str],
     exact: bool,

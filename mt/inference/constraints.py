@@ -131,7 +131,7 @@ class ConstraintState:
         ]
 
 
-class Place(NamedTuple):
+class TermPlace(NamedTuple):
     """Where one of the terms stands in an output: ``ids[start:end]`` is form ``form`` of it."""
 
     term: int
@@ -331,7 +331,7 @@ class Constraints:
             state = state.advance(token)
         return min(state.remaining, state.remaining_after_word)
 
-    def places(self, ids: Sequence[int]) -> list[Place]:
+    def places(self, ids: Sequence[int]) -> list[TermPlace]:
         """Where the terms that are met stand in an output, ids without eos."""
         if not self.terms:
             return []
@@ -345,7 +345,7 @@ class Constraints:
             state = after
         return places
 
-    def _place(self, term: int, ids: Sequence[int], end: int) -> Place:
+    def _place(self, term: int, ids: Sequence[int], end: int) -> TermPlace:
         """Where the term stands that ends before ``ids[end]``, or before joiners there."""
         for last in range(end, 0, -1):
             lengths = [
@@ -355,5 +355,5 @@ class Constraints:
             ]
             if lengths:
                 length, number = max(lengths)
-                return Place(term, number, last - length, last)
+                return TermPlace(term, number, last - length, last)
         raise AssertionError("a term is met that does not stand there")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
-from mt.inference.constraints import JOINERS, Constraints, Place, Vocabulary
+from mt.inference.constraints import JOINERS, Constraints, TermPlace, Vocabulary
 from mt.inference.forbidden import forbidden_pattern
 from mt.inference.glossary import Glossary
 from mt.inference.kept import find_kept
@@ -203,7 +203,7 @@ def written(
     """
     leave_out = str.maketrans("", "", stray)
     words = {i for i, kind in enumerate(terms.kinds) if not kind}  # of the glossary
-    stretches: list[tuple[int, int, Place | None]] = []  # its ids, and the term that they are
+    stretches: list[tuple[int, int, TermPlace | None]] = []  # its ids, and the term that they are
     position = 0
     for place in terms.constraints.places(ids):
         if place.start < position:  # a term in a term

@@ -34,7 +34,7 @@ def is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and not Path(name.partition("/")[0]).exists()
 
 
-def converted(name: str, cache: Path) -> Path:
+def converted_from_hub(name: str, cache: Path) -> Path:
     """The model folder in ``cache`` for a name of the hub; fetched if it is not there.
 
     Once it is there the hub is not asked again: removing the folder of the name fetches anew. Of

@@ -197,7 +197,7 @@ def convert(
     return sum(p.numel() for p in model.parameters())
 
 
-def converted(folder: Path, cache: Path) -> Path:
+def converted_from_marian(folder: Path, cache: Path) -> Path:
     """The model folder in ``cache`` for a folder of transformers; written if it is not there.
 
     Its name is a hash of the contents: a folder that has changed is converted anew. Of several

@@ -25,10 +25,10 @@ def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
     if name == "latest":
         return latest()
     if isinstance(name, str) and hub.is_name(name):
-        return hub.converted(name, cache_folder("models"))
+        return hub.converted_from_hub(name, cache_folder("models"))
     path = Path(str(name))
     if marian_import.is_marian(path):
-        return marian_import.converted(path, cache_folder("models"))
+        return marian_import.converted_from_marian(path, cache_folder("models"))
     return path
 
 

@@ -80,7 +80,7 @@ class _Request:
     next_partial: float = 0.0
 
 
-_Place = tuple[_Request, int]  # an input of a request
+_RequestInput = tuple[_Request, int]  # an input of a request
 
 
 class ContinuousBatching:
@@ -237,7 +237,7 @@ class ContinuousBatching:
         torch.set_num_threads(torch_threads)
         _give_way()
         batch = DecodingBatch(self.translator.model)
-        owners: dict[SentenceSearch, _Place] = {}
+        owners: dict[SentenceSearch, _RequestInput] = {}
         while True:
             with self._changed:
                 self._active[number] = len(batch.active)
@@ -264,13 +264,13 @@ class ContinuousBatching:
                 for request, i in {*owners.values(), *newcomers}:
                     self._translate_alone(number, request, i)
 
-    def _admit(self, number: int, batch: DecodingBatch) -> list[_Place]:
+    def _admit(self, number: int, batch: DecodingBatch) -> list[_RequestInput]:
         """The inputs that join the batch of a thread, which has as many as the others get."""
         waiting = sum(len(request.waiting) for request in self._turns)
         share = math.ceil((sum(self._active) + waiting) / len(self._active))
         room = MAX_HYPOTHESES - sum(s.options.width for s in batch.active)
         most_own = max(1, MAX_OWN // max(1, len(self._requests)))
-        admitted: list[_Place] = []
+        admitted: list[_RequestInput] = []
         passed = 0  # requests in turn that have enough under way
         while passed < len(self._turns) and len(batch.active) + len(admitted) < share:
             request = self._turns[0]
@@ -288,7 +288,9 @@ class ContinuousBatching:
                 self._turns.remove(request)
         return admitted
 
-    def _join(self, batch: DecodingBatch, newcomers: list[_Place]) -> dict[SentenceSearch, _Place]:
+    def _join(
+        self, batch: DecodingBatch, newcomers: list[_RequestInput]
+    ) -> dict[SentenceSearch, _RequestInput]:
         inputs = [request.inputs[i] for request, i in newcomers]
         sentences = [
             SentenceSearch.begin(
@@ -300,7 +302,10 @@ class ContinuousBatching:
         return dict(zip(sentences, newcomers, strict=True))
 
     def _deliver(
-        self, number: int, stepped: list[SentenceSearch], owners: dict[SentenceSearch, _Place]
+        self,
+        number: int,
+        stepped: list[SentenceSearch],
+        owners: dict[SentenceSearch, _RequestInput],
     ) -> None:
         """Pass on what a step has finished, and partial results to those who want them."""
         now = time.monotonic()

@@ -18,7 +18,7 @@ from corpus_files import Deadly, Upper, own_token, read, run, start_ray, write
 
 from mt import corpus
 from mt.corpora.files import Block
-from mt.corpora.models import Models, Score, Translate
+from mt.corpora.models import Models, ScorePairs, Translate
 from mt.corpora.operations import Filter
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
@@ -94,13 +94,13 @@ def test_the_number_of_actors_and_threads_changes_nothing(
     models = Models.find([str(model_folder)], "cpu", precision)
     operations = (
         Translate(models, "en", "new", SearchOptions(beam_size=4)),
-        Score(models, "en", "de"),
+        ScorePairs(models, "en", "de"),
         Filter("en", "de", max_length=5),
     )
     for operation in operations:
         outputs = []
         for actors, threads in ((1, 1), (2, 1), (1, 2)):
-            if threads == 2 and isinstance(operation, Score):
+            if threads == 2 and isinstance(operation, ScorePairs):
                 continue  # the last digits depend on the batches, which are smaller
             output = tmp_path / f"{type(operation).__name__}-{actors}-{threads}.jsonl"
             engine = Actors(actors=actors, threads=threads)

@@ -9,7 +9,7 @@ import torch
 from conftest import PAIRS
 from corpus_files import read, run, write
 
-from mt.corpora.models import Models, Score, Translate
+from mt.corpora.models import Models, ScorePairs, Translate
 from mt.inference import translator
 from mt.inference.batch_runner import pick_workers
 from mt.inference.options import SearchOptions
@@ -22,7 +22,7 @@ def test_models_translate_and_score_as_a_translator(model_folder: Path, tmp_path
     source = write(tmp_path / "in.jsonl", records)
     options = SearchOptions(beam_size=2)
     run(Translate(models, "en", "new", options), source, tmp_path / "out.jsonl", block_rows=7)
-    run(Score(models, "en", "de"), source, tmp_path / "scored.parquet", block_rows=7)
+    run(ScorePairs(models, "en", "de"), source, tmp_path / "scored.parquet", block_rows=7)
     translator = Translator.load(model_folder, "cpu", workers=1)
     english, german = zip(*PAIRS, strict=True)
     translated = [result.text for result in translator.translate(english, options)]
@@ -42,7 +42,7 @@ def test_a_pair_too_long_to_be_scored_is_a_bad_row(
     pairs = [{"source": "a", "target": "b"}, {"source": source, "target": target}]
     file = write(tmp_path / "in.jsonl", pairs)
     models = Models.find([str(model_folder)], "cpu")
-    assert run(Score(models, "source", "target"), file, tmp_path / "out.txt").errors == 1
+    assert run(ScorePairs(models, "source", "target"), file, tmp_path / "out.txt").errors == 1
     first, second = read(tmp_path / "out.txt")
     assert float(first) < 0
     assert second == ""

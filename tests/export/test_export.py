@@ -700,7 +700,7 @@ def test_no_file_names_a_place_of_this_machine(all_forms: Path) -> None:
 def test_length_penalties_grow_alike_at_typical_lengths() -> None:
     alpha, n = 1.2, common.TYPICAL_LENGTH
     own = [alpha * math.log((5 + length) / 6) for length in (n - 0.01, n + 0.01)]
-    power = common.length_penalty(alpha)
+    power = common.length_exponent(alpha)
     engine = [power * math.log(length) for length in (n - 0.01, n + 0.01)]
     assert own[1] - own[0] == pytest.approx(engine[1] - engine[0], rel=1e-4)
 

@@ -381,4 +381,4 @@ def test_evaluation_and_export_take_a_name(
 
 def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="x: not a name of the hub, which is ORG/NAME or ORG/NAME"):
-        hub.converted("x", tmp_path)
+        hub.converted_from_hub("x", tmp_path)
