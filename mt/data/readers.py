@@ -200,12 +200,12 @@ class FileReader:
 
     def _read_tsv(self, split: str, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
-        first_line, names = 1, (self.src, self.tgt)
+        first_pair, names = 1, (self.src, self.tgt)
         if all(str(name).isdigit() for name in names):
             src, tgt = map(int, names)
             columns = 0  # as many as the first line has
         else:
-            header, first_line = next(rows, []), 2
+            header, first_pair = next(rows, []), 2
             for name in names:
                 if name not in header:
                     raise ValueError(
@@ -214,7 +214,7 @@ class FileReader:
                     )
             src, tgt = (header.index(str(name)) for name in names)
             columns = len(header)
-        for number, row in enumerate(rows, start=first_line):
+        for number, row in enumerate(rows, start=first_pair):
             if number == 1 and len(row) > max(src, tgt) and is_header(row[src], row[tgt]):
                 log.warning(
                     f"{path}: its first line, {short_repr(row)}, seems to be a header and is read "

@@ -60,9 +60,16 @@ class ConstraintState:
     """
 
     def __init__(
-        self, constraints: "Constraints", met: int, held: int, node: int, *flags: bool
+        self,
+        constraints: "Constraints",
+        met: int,
+        held: int,
+        node: int,
+        in_word: bool,
+        is_bound: bool,
     ) -> None:
-        self.in_word, self.is_bound = flags  # ends within a word; must go on with what has begun
+        self.in_word = in_word  # it ends within a word
+        self.is_bound = is_bound  # it must go on with what has begun
         self._constraints, self.settled, self.node = constraints, met, node
         ended = constraints.ended(met, node)
         # The term that is met if a word ends here; a joiner may stand after it.
