@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mt.model.limits import MAX_MODEL_BEAM
 from mt.utils.checks import check_bool, check_int, check_number, short_repr
 from mt.utils.json_io import read_json
 
@@ -16,7 +17,6 @@ CONTINUATION_TOKENS = 100  # that a text is continued by, where nothing else is 
 
 # Bounds of the options: wider than any use, narrow enough for memory and time to have an end.
 MAX_WIDTH = 1000  # hypotheses of a sentence; the time and memory of a step grow with its square
-MAX_MODEL_BEAM = 100  # what a model folder may ask for where the user asks for nothing
 MAX_LENGTH = 5000  # tokens of an output; no sentence has as many
 MAX_ALPHA = 10  # from 106 on the penalty of MAX_LENGTH tokens is no float64
 MAX_TOP_K = 10**6  # more than any vocabulary has

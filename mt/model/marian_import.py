@@ -17,6 +17,7 @@ from torch import Tensor
 from mt.data.special_ids import BOS, PAD
 from mt.data.tokenizer import PairTokenizer
 from mt.model import checkpoint, marian
+from mt.model.limits import MAX_MODEL_BEAM
 from mt.model.transformer import MOST_WIDTH
 from mt.model.weights import check_values, read_pickle, read_safetensors
 from mt.utils.checks import check_int, printable, short_repr
@@ -34,7 +35,6 @@ NUMBERS += [f"{side}_{size}" for side in ("encoder", "decoder") for size in SIZE
 SPECIAL = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
 DEFAULTS = {"dropout": 0.1, "max_position_embeddings": 512}
 NAMES = ("<pad>", "<unk>", "<s>", "</s>")  # of our first four ids
-MOST_BEAM = 100  # what a model folder may name (mt.inference.options)
 MOST_CARD = 2**20  # bytes
 CARD = """# {source} → {target} translation model
 
@@ -129,7 +129,7 @@ def read_search(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         config = config | read_object(file)
     if config.get("num_beams") is None:
         return {}
-    check_int(f"{folder}: num_beams", config["num_beams"], 1, MOST_BEAM)
+    check_int(f"{folder}: num_beams", config["num_beams"], 1, MAX_MODEL_BEAM)
     return {"beam_size": config["num_beams"]}
 
 
