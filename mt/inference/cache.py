@@ -4,13 +4,24 @@ Shapes: N layers, B sentences, w hypotheses of each, S source length, h heads, a
 numbers of a key or a value of a head.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 Index = tuple[Any, Any]  # of the sentences and slots that a step writes
+
+
+class PreparedStep(NamedTuple):
+    """What a step reads and writes; lists have an element for each layer."""
+
+    caches: Sequence[Tensor]  # of each layer
+    written: Index  # the part of each cache that the step writes
+    keys: Sequence[Tensor]  # of each layer, those of this step among them
+    values: Sequence[Tensor]
+    mask: Tensor | None  # [B, 1, w, slots], or None where all see every slot
 
 
 class State:
@@ -53,9 +64,8 @@ class State:
         joined_at = torch.tensor(self.joined_at, device=self._cross_cache.device)
         return (self.length - joined_at).repeat_interleave(w)
 
-    def advance(self, w: int, parents: Tensor | None) -> tuple[Any, Index, Any, Any, Tensor | None]:
-        """Prepare a step of w hypotheses: each layer's cache, which part of it to write, all keys
-        and all values; the mask."""
+    def advance(self, w: int, parents: Tensor | None) -> PreparedStep:
+        """Prepare a step of w hypotheses."""
         B = len(self.joined_at)
         self._make_room(self.slots_used + w)
         mask: Tensor | None = None
@@ -75,7 +85,7 @@ class State:
         self.slots_used = used
         self.length += 1
         keys, values = by_layer(self._self_cache[:, :B, :used])
-        return self._self_cache.unbind(), index, keys, values, mask
+        return PreparedStep(self._self_cache.unbind(), index, keys, values, mask)
 
     def _past_mask(self) -> Tensor:
         """The mask, which is made at the first step that needs one: all see every slot so far."""

@@ -51,9 +51,11 @@ class DecoderOnlyModel(InferenceStacks):
     def step(self, tokens: Tensor, state: "PromptState", parents: Tensor | None = None) -> Tensor:
         B, w = tokens.shape
         x = self.embed(tokens.view(-1, 1), state.positions(w))
-        caches, index, keys, values, mask = state.advance(w, parents)
-        for layer, cache, K, V in zip(self.decoder, caches, keys, values, strict=True):
-            x = layer.step(x, B, cache, index, K, V, mask)
+        step = state.advance(w, parents)
+        for layer, cache, K, V in zip(
+            self.decoder, step.caches, step.keys, step.values, strict=True
+        ):
+            x = layer.step(x, B, cache, step.written, K, V, step.mask)
         return self.vocabulary(self.decoder_norm(x)).float().view(B, w, -1)
 
     def cross_attention_weights(

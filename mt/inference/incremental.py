@@ -151,10 +151,14 @@ class InferenceModel(InferenceStacks):
             return self.native.step(tokens, state, parents, self.encodings(state.oldest + 1))
         B, w = tokens.shape
         x = self.embed(tokens.view(-1, 1), state.positions(w), self.target_embedding)
-        caches, index, keys, values, mask = state.advance(w, parents)
-        layers = zip(self.decoder, caches, keys, values, *state.cross_by_layer, strict=True)
-        for layer, cache, *keys_and_values in layers:
-            x = layer(x, B, cache, index, *keys_and_values, mask, state)
+        step = state.advance(w, parents)
+        source_keys, source_values = state.cross_by_layer
+        layers = zip(
+            self.decoder, step.caches, step.keys, step.values, source_keys, source_values,
+            strict=True,
+        )  # fmt: skip
+        for layer, cache, K, V, source_K, source_V in layers:
+            x = layer(x, B, cache, step.written, K, V, source_K, source_V, step.mask, state)
         return self.vocabulary(self.decoder_norm(x)).float().view(B, w, -1)
 
     def cross_attention_weights(
