@@ -33,14 +33,18 @@ def pack(weights: Mapping[str, Tensor], storage: str) -> dict[str, Tensor]:
         if not w.isfinite().all():
             raise ValueError(f"{name} has a weight that is too large for {storage}, or no number")
         if storage == "int8" and w.dim() == 2:
-            stored[name], stored[name + _SCALE] = _quantize(w)
+            # A row may be all zeros: the smallest scale is the smallest normal number.
+            stored[name], stored[name + _SCALE] = round_rows(w, 127 * torch.finfo().tiny)
     return stored
 
 
-def _quantize(W: Tensor) -> tuple[Tensor, Tensor]:
-    """[rows, columns] -> whole numbers [rows, columns] and scales [rows]."""
-    scale = W.abs().amax(dim=1).div(127).clamp(min=torch.finfo().tiny)  # a row may be all zeros
-    return W.div(scale[:, None]).round().to(torch.int8), scale
+def round_rows(W: Tensor, least: float) -> tuple[Tensor, Tensor]:
+    """[rows, columns] -> 8-bit numbers [rows, columns] and scales [rows]: W is about their product.
+
+    The largest number of a row is 127, but in a row without one of ``least``.
+    """
+    scale = W.abs().amax(dim=1).clamp(min=least) / 127
+    return W.div(scale[:, None]).round_().to(torch.int8), scale
 
 
 def unpack_int8(path: Path, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,10 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt.inference.native.library import library
+from mt.model.storage import round_rows
 from mt.utils.native import Int, Pointer
 
 PLAIN, RELU, ADD = range(3)  # Mode of products.h
 BLOCK, VECTOR = 64, 16  # outputs
+LEAST_WEIGHT = 1e-8  # which takes all 8 bits of a row; smaller ones take fewer
 
 
 class Linear(ctypes.Structure):
@@ -63,8 +65,8 @@ def _float32_blocks(W: Tensor) -> Blocks:
 
 
 def _int8_blocks(W: Tensor) -> Blocks:
-    scales = W.abs().amax(dim=1).clamp(min=1e-8) / 127
-    numbers = _padded(W.div(scales[:, None]).round_().to(torch.int8))
+    numbers, scales = round_rows(W, LEAST_WEIGHT)
+    numbers = _padded(numbers)
     blocks = numbers.view(-1, BLOCK, W.shape[1] // 4, 4).transpose(1, 2).contiguous()
     sums = numbers.sum(dim=1, dtype=torch.int32)
     return None, blocks, F.pad(scales, (0, -len(W) % BLOCK)), sums
