@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader
 from mt.data import preprocessing
 from mt.data.batch_dataset import Augmentation, BatchDataset
 from mt.data.batch_sampler import Batch, TokenBudgetSampler
+from mt.data.corpus_reader import CorpusReader
 from mt.data.prepared_corpus import PreparedCorpus
 from mt.data.preprocessing import PairFilter
-from mt.data.readers import CorpusReader
 from mt.data.tokenizer import Tokenizer
 from mt.utils.checks import check_number
 from mt.utils.processes import starting_workers, worker_init_fn

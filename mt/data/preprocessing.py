@@ -27,8 +27,8 @@ from datasets.arrow_writer import ArrowWriter
 from tabulate import tabulate
 from tqdm import tqdm
 
+from mt.data.corpus_reader import CorpusReader, Pair
 from mt.data.prepared_corpus import PreparedCorpus
-from mt.data.readers import CorpusReader, Pair
 from mt.data.tokenizer import Tokenizer
 from mt.utils.atomic import atomic_folder
 from mt.utils.checks import check_bool, check_int, check_number

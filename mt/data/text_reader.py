@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.data.readers import Pair, file_stat
+from mt.data.corpus_reader import Pair, file_stat
 from mt.utils.checks import short_repr
 from mt.utils.line_io import read_lines
 

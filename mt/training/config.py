@@ -17,8 +17,8 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from mt.data.corpus_reader import CorpusReader
 from mt.data.preprocessing import PairFilter
-from mt.data.readers import CorpusReader
 from mt.data.tokenizer import MAX_VOCAB_SIZE
 from mt.model.checkpoint import MOST_LENGTH
 from mt.utils import hydra_app

@@ -11,7 +11,7 @@ import pytest
 from conftest import PAIRS, write_lines
 from corpus_formats import nasty_pairs
 
-from mt.data import preprocessing, readers
+from mt.data import hub_reader, preprocessing
 from mt.data.preprocessing import PairFilter
 from mt.data.readers import HubReader
 from mt.data.tokenizer import Tokenizer
@@ -149,8 +149,8 @@ def test_without_the_hub_the_message_says_what_else_to_do(
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("[Errno -3] Temporary failure in name resolution")
 
-    monkeypatch.setattr(readers.huggingface_hub.HfApi, "dataset_info", unreachable)
-    monkeypatch.setattr(readers.datasets, "load_dataset", unreachable)
+    monkeypatch.setattr(hub_reader.huggingface_hub.HfApi, "dataset_info", unreachable)
+    monkeypatch.setattr(hub_reader.datasets, "load_dataset", unreachable)
     with pytest.raises(ConnectionError, match="'wmt/wmt14'") as caught:
         list(HubReader("wmt/wmt14", "de-en").pairs(split))
     message = str(caught.value)
