@@ -10,6 +10,7 @@ from conftest import PAIRS, Done, babbler, write_lines
 
 from mt import translate
 from mt.data.tokenizer import Tokenizer
+from mt.inference.arguments import SEARCH_HELP
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
@@ -80,7 +81,7 @@ def test_flags_are_the_options_of_the_search(
 
 
 def test_every_option_has_a_flag() -> None:
-    flags = translate.SEARCH_HELP.keys() | {"mbr", "attention"}
+    flags = SEARCH_HELP.keys() | {"mbr", "attention"}
     assert flags == set(SearchOptions.__dataclass_fields__)
 
 
