@@ -10,7 +10,7 @@ from conftest import PAIRS
 from corpus_files import read, run, write
 
 from mt.corpora.models import Models, ScorePairs, Translate
-from mt.inference import translator
+from mt.inference import text_models
 from mt.inference.batch_runner import pick_workers
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
@@ -80,7 +80,7 @@ def test_another_model_on_another_machine_is_refused(model_folder: Path, tmp_pat
 def test_workers_follow_the_device(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for each thread of a CPU; a GPU has one, whatever the threads."""
     asked: list[int | None] = []
-    monkeypatch.setattr(translator, "pick_workers", lambda workers, _: asked.append(workers))
+    monkeypatch.setattr(text_models, "pick_workers", lambda workers, _: asked.append(workers))
     before = torch.get_num_threads()
     try:
         Models.find([str(model_folder)], "cpu").load(2)
