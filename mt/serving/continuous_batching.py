@@ -7,7 +7,6 @@ hold up a short one. In float32 a translation does not depend on the others of i
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import math
 import os
@@ -16,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -25,11 +23,12 @@ from torch import Tensor
 
 from mt.inference.alignment import soft_alignment
 from mt.inference.beam_search import DecodingBatch
-from mt.inference.inputs import Input, split_lines
+from mt.inference.inputs import Input
 from mt.inference.options import SearchOptions
-from mt.inference.outputs import Output, unchanged
+from mt.inference.outputs import Output
 from mt.inference.sentence_search import Hypothesis, SentenceSearch
 from mt.inference.translator import Translator
+from mt.serving.active_request import ActiveRequest, plan_request
 from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
 
 log = logging.getLogger(__name__)
@@ -39,7 +38,6 @@ MAX_OWN = 8  # sentences of one request under way in a thread, fewer when there 
 PARTIAL_SECONDS = 0.05  # from one partial result of a request to the next
 NICENESS = 5  # of the threads that decode, else a health check waits for them when all cores work
 MAX_INLINE = 2000  # characters whose tokens are computed in the event loop
-PLANNED = 10  # lines at once: between them planning may be out of time
 
 
 class EngineMetrics(Protocol):
@@ -60,27 +58,7 @@ def _interned(options: SearchOptions) -> SearchOptions:
     return options
 
 
-@dataclass(eq=False)
-class _Request:
-    """A request under way. The event loop writes it, then the threads under the engine's lock."""
-
-    job: Job
-    loop: asyncio.AbstractEventLoop
-    done: "asyncio.Future[None]"
-    lines: list[list[str]]  # of each text
-    breaks: list[tuple[str, ...]]
-    inputs: list[Input]  # of all lines of all texts
-    counts: list[int]  # how many inputs each line has
-    waiting: deque[int]  # the inputs that nobody has begun
-    arrived: float  # time.monotonic
-    running: list[int]  # inputs under way in each thread
-    outputs: dict[int, Output] = field(default_factory=dict)
-    dropped: bool = False
-    partials: dict[int, list[int]] = field(default_factory=dict)  # ids of inputs under way
-    next_partial: float = 0.0
-
-
-_RequestInput = tuple[_Request, int]  # an input of a request
+_RequestInput = tuple[ActiveRequest, int]  # an input of a request
 
 
 class ContinuousBatching:
@@ -102,8 +80,8 @@ class ContinuousBatching:
         self.max_sentences, self.max_requests = max_sentences, max_requests
         self.max_prefix = max_prefix  # tokens: those beside a long output take as much memory
         self._changed = threading.Condition()  # guards what follows
-        self._requests: set[_Request] = set()
-        self._turns: deque[_Request] = deque()  # those with inputs that wait
+        self._requests: set[ActiveRequest] = set()
+        self._turns: deque[ActiveRequest] = deque()  # those with inputs that wait
         self._active = [0] * translator.workers  # sentences under way in each thread
         self._rate = 10.0  # sentences a second, a moving average
         self._last_finished = time.monotonic()
@@ -134,7 +112,8 @@ class ContinuousBatching:
         with self._changed:
             if len(self._requests) >= self.max_requests and any(map(str.strip, job.texts)):
                 raise self._overloaded(sum(len(other.waiting) for other in self._turns))
-        plan = partial(self._plan, job, asyncio.get_running_loop(), deadline)
+        loop = asyncio.get_running_loop()
+        plan = partial(plan_request, self.translator, job, loop, deadline, self.max_prefix)
         has_glossary = job.terms is not None and job.terms.glossary is not None
         is_long = sum(map(len, (*job.texts, *job.prefixes))) > MAX_INLINE
         request = await asyncio.to_thread(plan) if has_glossary or is_long else plan()
@@ -147,43 +126,10 @@ class ContinuousBatching:
             finally:  # also when the awaiting task is cancelled
                 self._drop(request)
         if job.options.mbr or job.options.attention:  # others want to be answered meanwhile
-            return await asyncio.to_thread(self._answer, request)
-        return self._answer(request)
+            return await asyncio.to_thread(request.translations, self.translator)
+        return request.translations(self.translator)
 
-    # In the event loop, or a thread of its own
-
-    def _plan(self, job: Job, loop: asyncio.AbstractEventLoop, deadline: float) -> _Request:
-        lines, breaks = zip(*map(split_lines, job.texts), strict=True) if job.texts else ((), ())
-        all_lines = list(itertools.chain.from_iterable(lines))
-        prefixes = None
-        if job.prefixes:  # of the first line of each text
-            rows = zip(job.prefixes, lines, strict=True)
-            prefixes = [
-                p for prefix, text_lines in rows for p in (prefix, *[""] * (len(text_lines) - 1))
-            ]
-        plan: list[list[Input]] = []
-        for start in range(0, len(all_lines), PLANNED):
-            if time.monotonic() > deadline:
-                raise DeadlineExceeded
-            part = slice(start, start + PLANNED)
-            part_prefixes = prefixes and prefixes[part]
-            plan += self.translator.plan(all_lines[part], part_prefixes, job.split, job.terms)
-        inputs = list(itertools.chain.from_iterable(plan))
-        wanted = job.terms is not None and (job.terms.glossary or job.terms.forbidden)
-        if not job.options.is_beam_search and (wanted or any(x.constraints for x in inputs)):
-            raise ValueError("terms need beam search: leave out samples and alternatives")
-        longest = max((len(x.prefix) for x in inputs), default=0)
-        if longest > self.max_prefix:
-            message = f"a prefix of {longest:,} tokens is too long: give at most"
-            raise ValueError(f"{message} {self.max_prefix:,}")
-        waiting = deque(range(len(inputs)))
-        counts, running = list(map(len, plan)), [0] * self.translator.workers
-        now, done = time.monotonic(), loop.create_future()
-        return _Request(
-            job, loop, done, list(lines), list(breaks), inputs, counts, waiting, now, running
-        )
-
-    def _accept(self, request: _Request) -> None:
+    def _accept(self, request: ActiveRequest) -> None:
         with self._changed:
             # Those that come before it, as requests take turns: one with many holds up few.
             size = len(request.inputs)
@@ -202,7 +148,7 @@ class ContinuousBatching:
     def _overloaded(self, ahead: int) -> Overloaded:
         return Overloaded(min(60, math.ceil((ahead + 1) / self._rate)))
 
-    def _drop(self, request: _Request) -> None:
+    def _drop(self, request: ActiveRequest) -> None:
         """Forget a request, finished or not: what runs of it leaves at the next step."""
         with self._changed:
             request.dropped = True
@@ -212,24 +158,6 @@ class ContinuousBatching:
                 self._turns.remove(request)
             self._report()
             self._changed.notify_all()
-
-    def _answer(self, request: _Request) -> list[TextTranslation]:
-        options = request.job.options
-        outputs = [request.outputs[i] for i in range(len(request.inputs))]
-        if options.mbr:
-            by_risk = self.translator.by_risk
-            outputs = [o._replace(hypotheses=by_risk(o.hypotheses, options)) for o in outputs]
-        rows, counts = iter(outputs), iter(request.counts)
-        return [
-            TextTranslation(
-                tuple(
-                    self.translator.join(line, list(itertools.islice(rows, next(counts))))
-                    for line in lines
-                ),
-                breaks,
-            )
-            for lines, breaks in zip(request.lines, request.breaks, strict=True)
-        ]
 
     # In the threads
 
@@ -324,9 +252,11 @@ class ContinuousBatching:
                     with self._changed:
                         outputs = dict(request.outputs)
                     ids = request.partials | {i: o.hypotheses[0].ids for i, o in outputs.items()}
-                    self._call(request, self._show_partial, request, ids)
+                    self._call(request, request.show_partial, self.translator, ids)
 
-    def _finish(self, number: int, request: _Request, i: int, hypotheses: list[Hypothesis]) -> None:
+    def _finish(
+        self, number: int, request: ActiveRequest, i: int, hypotheses: list[Hypothesis]
+    ) -> None:
         if again := self.translator.place_terms([request.inputs[i]], [hypotheses]):
             return self._search_again(number, request, i, again[0])
         alignment = self._alignment(request, i, hypotheses[0])
@@ -342,7 +272,7 @@ class ContinuousBatching:
         if complete:
             self._call(request, _resolve, request.done, None)
 
-    def _search_again(self, number: int, request: _Request, i: int, placed: Input) -> None:
+    def _search_again(self, number: int, request: ActiveRequest, i: int, placed: Input) -> None:
         with self._changed:
             request.running[number] -= 1
             if request.dropped:
@@ -353,7 +283,7 @@ class ContinuousBatching:
                 self._turns.append(request)
             self._changed.notify_all()
 
-    def _alignment(self, request: _Request, i: int, best: Hypothesis) -> Tensor | None:
+    def _alignment(self, request: ActiveRequest, i: int, best: Hypothesis) -> Tensor | None:
         """[T, S] of an input and its best output; all of the attention would take much memory."""
         if not request.job.options.attention:
             return None
@@ -364,7 +294,7 @@ class ContinuousBatching:
         )
         return alignment
 
-    def _translate_alone(self, number: int, request: _Request, i: int) -> None:
+    def _translate_alone(self, number: int, request: ActiveRequest, i: int) -> None:
         if request.dropped or i in request.outputs:
             return
         x = request.inputs[i]
@@ -378,34 +308,11 @@ class ContinuousBatching:
 
     # In the event loop again
 
-    def _call(self, request: _Request, function: Callable[..., object], *arguments: Any) -> None:
+    def _call(
+        self, request: ActiveRequest, function: Callable[..., object], *arguments: Any
+    ) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             request.loop.call_soon_threadsafe(function, *arguments)
-
-    def _show_partial(self, request: _Request, ids: dict[int, list[int]]) -> None:
-        """Call ``on_partial`` with each text of which a sentence has ``ids``, finished or not."""
-        if request.dropped or request.job.on_partial is None:
-            return
-        texts = dict(zip(ids, self.translator.texts(list(ids.values())), strict=True))
-        numbers, counts = itertools.count(), iter(request.counts)
-        for k, (lines, breaks) in enumerate(zip(request.lines, request.breaks, strict=True)):
-            numbers_of_lines = [[next(numbers) for _ in range(next(counts))] for _ in lines]
-            if any(i in texts for line in numbers_of_lines for i in line):
-                rows = [
-                    self._partial(request, inputs, texts) if inputs else unchanged(line)
-                    for line, inputs in zip(lines, numbers_of_lines, strict=True)
-                ]
-                text = "".join(map("".join, zip(rows, (*breaks, ""), strict=True)))
-                request.job.on_partial(k, text.rstrip())
-
-    @staticmethod
-    def _partial(request: _Request, inputs: list[int], texts: dict[int, str]) -> str:
-        """What has come of a line, with the layout of its inputs."""
-        come = [i for i in inputs if i in texts]
-        befores = [
-            request.inputs[i].before if i == inputs[0] or n else "" for n, i in enumerate(come)
-        ]
-        return "".join(before + texts[i] for before, i in zip(befores, come, strict=True))
 
     def _report(self) -> None:
         if self.metrics is not None:

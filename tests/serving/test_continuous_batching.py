@@ -19,7 +19,7 @@ from mt.inference.glossary import Glossary
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
 from mt.inference.translator import Translator
-from mt.serving import continuous_batching
+from mt.serving import active_request, continuous_batching
 from mt.serving.continuous_batching import ContinuousBatching
 from mt.serving.engine import DeadlineExceeded, Job, Overloaded, TextTranslation
 
@@ -401,7 +401,7 @@ def test_a_glossary_holds_nobody_up(
         return plan(*arguments)
 
     monkeypatch.setattr(Translator, "plan", slow)
-    monkeypatch.setattr(continuous_batching, "PLANNED", 1)
+    monkeypatch.setattr(active_request, "PLANNED", 1)
     engine = ContinuousBatching(one_thread)
     terms = TermRules(Glossary([("bear", ["Bärin"])]))
 
