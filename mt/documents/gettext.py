@@ -9,7 +9,8 @@ from functools import partial
 
 from mt.documents.document import DocumentError
 from mt.documents.html import ENCODINGS
-from mt.documents.text_document import Part, TextDocument, Value, decode
+from mt.documents.pieces import Part, Value
+from mt.documents.text_document import TextDocument, decode
 
 # Not polib, which wraps and orders the lines of a file in its own way.
 LINE = re.compile(r"[^\n]*\n|[^\n]+")

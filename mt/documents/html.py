@@ -8,15 +8,8 @@ from functools import partial
 from itertools import islice
 
 from mt.documents.document import DocumentError, TagKind, is_note_mark
-from mt.documents.text_document import (
-    BYTE_ORDER_MARKS,
-    Part,
-    Piece,
-    TextDocument,
-    Value,
-    Written,
-    decode,
-)
+from mt.documents.pieces import Part, Piece, Value, Written
+from mt.documents.text_document import BYTE_ORDER_MARKS, TextDocument, decode
 from mt.documents.text_lines import line_parts
 
 # Elements that do not cut a sentence; every other tag does.
@@ -131,63 +124,79 @@ def html_parts(
     document: TextDocument, text: str, ignored: frozenset[str] = frozenset(), is_xml: bool = False
 ) -> list[Part]:
     """The parts of a page, whose segments ``document`` gets."""
-    parts: list[Part] = []
-    run: list[Piece] = []
-    verbatim = VERBATIM | VERBATIM_BLOCKS | ignored
+    return _PageReader(document, text, ignored, is_xml).read()
 
-    def cut(*raw: Part) -> None:
-        parts.extend(line_parts(document, run, write_html))
-        parts.extend(raw)
-        run.clear()
 
-    start = position = 0  # start: of text that was not yet taken
-    while match := TOKEN.search(text, position):
-        position = match.end()
-        if match["tag"] and not match["closed"]:
-            continue  # text, such as a < b
-        document.check_count(len(run))
-        run.extend(html_text(text[start : match.start()]))
-        start = position
-        tag = (match["tag"] or "").lower()
-        if not tag:
-            run.append(Piece((match[0],), kind=TagKind.EMPTY))
-        elif match["end"]:
-            if tag in INLINE and tag not in VOID:
-                run.append(Piece((match[0],), kind=TagKind.CLOSE, name=tag))
+class _PageReader:
+    """Reads a page from its first tag to its last one."""
+
+    def __init__(
+        self, document: TextDocument, text: str, ignored: frozenset[str], is_xml: bool
+    ) -> None:
+        self.document, self.text, self.is_xml = document, text, is_xml
+        self.verbatim = VERBATIM | VERBATIM_BLOCKS | ignored
+        self.parts: list[Part] = []
+        self.run: list[Piece] = []  # of the paragraph that is read
+        self.start = 0  # of text that was not yet taken
+        self.position = 0  # after the last tag
+
+    def read(self) -> list[Part]:
+        while match := TOKEN.search(self.text, self.position):
+            self.position = match.end()
+            if match["tag"] and not match["closed"]:
+                continue  # text, such as a < b
+            self.document.check_count(len(self.run))
+            self.run.extend(html_text(self.text[self.start : match.start()]))
+            self.start = self.position
+            tag = (match["tag"] or "").lower()
+            if not tag:
+                self.run.append(Piece((match[0],), kind=TagKind.EMPTY))
+            elif not match["end"]:
+                self._begin_element(match, tag)
+            elif tag in INLINE and tag not in VOID:
+                self.run.append(Piece((match[0],), kind=TagKind.CLOSE, name=tag))
             else:
-                cut(match[0])
+                self._cut(match[0])
+        self.run.extend(html_text(self.text[self.start :]))
+        self._cut()
+        return self.parts
+
+    def _begin_element(self, match: re.Match[str], tag: str) -> None:
+        """Take the tag that begins an element, or the whole element if it stays as it is."""
+        verbatim = self.verbatim
+        keep = _is_kept(_attributes(match["attributes"]))
+        closed = match["attributes"].endswith("/")
+        alone = tag in VOID or closed
+        is_raw = tag in RAW and not (self.is_xml and closed)
+        mark_end = note_mark_end(match) if tag == "sup" else None
+        if mark_end or is_raw or (not alone and (tag in verbatim or keep)):
+            end = mark_end or verbatim_end(self.text, tag, self.position, self.is_xml)
+            self.start = self.position = end
+            raw: list[Part] = [self.text[match.start() : end]]
+            if (mark_end or is_raw) and not keep:
+                raw = [*start_tag(self.document, match), self.text[match.end() : end]]
+            alone = alone or mark_end is not None
         else:
-            attributes = _attributes(match["attributes"])
-            closed = match["attributes"].endswith("/")
-            alone = tag in VOID or closed
-            keep = _is_kept(attributes)
-            is_raw = tag in RAW and not (is_xml and closed)
-            mark_end = note_mark_end(match) if tag == "sup" else None
-            if mark_end or is_raw or (not alone and (tag in verbatim or keep)):
-                start = position = mark_end or verbatim_end(text, tag, position, is_xml)
-                raw: list[Part] = [text[match.start() : position]]
-                if (mark_end or is_raw) and not keep:
-                    raw = [*start_tag(document, match), text[match.end() : position]]
-                alone = alone or mark_end is not None
-            else:
-                raw = [match[0]] if keep else start_tag(document, match)
-            if tag == "a" and _ends_in_link(run):
-                cut()
-            if tag in INLINE or (tag in verbatim and tag not in VERBATIM_BLOCKS):
-                is_open = not alone and tag not in verbatim and not keep
-                piece = Piece(
-                    tuple(raw), kind=TagKind.OPEN if is_open else TagKind.EMPTY,
-                    name=tag, breaks=tag == "br", is_noun=tag in CODE and has_text(match, position),
-                )  # fmt: skip
-                if piece.breaks and _ends_in_break(run):  # an empty line ends a paragraph
-                    cut(*raw)
-                else:
-                    run.append(piece)
-            else:
-                cut(*raw)
-    run.extend(html_text(text[start:]))
-    cut()
-    return parts
+            raw = [match[0]] if keep else start_tag(self.document, match)
+        if tag == "a" and _ends_in_link(self.run):
+            self._cut()
+        if tag not in INLINE and (tag not in verbatim or tag in VERBATIM_BLOCKS):
+            self._cut(*raw)
+            return
+        is_open = not alone and tag not in verbatim and not keep
+        is_noun = tag in CODE and has_text(match, self.position)
+        kind = TagKind.OPEN if is_open else TagKind.EMPTY
+        piece = Piece(tuple(raw), kind=kind, name=tag, breaks=tag == "br", is_noun=is_noun)
+        if piece.breaks and _ends_in_break(self.run):  # an empty line ends a paragraph
+            self._cut(*raw)
+        else:
+            self.run.append(piece)
+
+    def _cut(self, *raw: Part) -> None:
+        """End the paragraph; ``raw`` comes after it."""
+        self.parts.extend(line_parts(self.document, self.run, write_html))
+        self.parts.extend(raw)
+        self.run.clear()
 
 
 def start_tag(document: TextDocument, match: re.Match[str]) -> list[Part]:

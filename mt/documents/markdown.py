@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mt.documents.html import html_parts
 from mt.documents.markdown_inline import Inline
 from mt.documents.markdown_writer import write_markdown
-from mt.documents.text_document import Part, TextDocument, decode
+from mt.documents.pieces import Part
+from mt.documents.text_document import TextDocument, decode
 from mt.documents.text_lines import line_parts
 from mt.utils.console import install_hint
 

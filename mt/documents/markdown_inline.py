@@ -20,7 +20,8 @@ from mt.documents.html import (
     verbatim_end,
 )
 from mt.documents.markdown_writer import write_alt
-from mt.documents.text_document import Part, Piece, TextDocument, text_pieces
+from mt.documents.pieces import Part, Piece
+from mt.documents.text_document import TextDocument, text_pieces
 
 # Not the tokens of markdown-it-py, which do not say where in a line they are
 SPECIAL = re.compile(r"[\\`*_~\[\]!<&\n]")

@@ -3,7 +3,8 @@
 import re
 
 from mt.documents.document import TagKind
-from mt.documents.text_document import Written, write_plain
+from mt.documents.pieces import Written
+from mt.documents.text_document import write_plain
 
 # What a translation must escape, everywhere and at the beginning of a line
 MARKUP = re.compile(

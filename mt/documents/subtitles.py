@@ -6,15 +6,8 @@ from functools import partial
 
 from mt.documents.document import DocumentError, TagKind
 from mt.documents.html import unescape
-from mt.documents.text_document import (
-    Part,
-    Piece,
-    TextDocument,
-    Written,
-    decode,
-    tag_piece,
-    text_pieces,
-)
+from mt.documents.pieces import Part, Piece, Written
+from mt.documents.text_document import TextDocument, decode, tag_piece, text_pieces
 
 LINE_WIDTH = 42  # characters: the longest line that television takes
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")

@@ -8,7 +8,8 @@ from functools import partial
 from typing import NamedTuple
 
 from mt.documents.document import DocumentError
-from mt.documents.text_document import Part, TextDocument, Value, decode
+from mt.documents.pieces import Part, Value
+from mt.documents.text_document import TextDocument, decode
 from mt.utils.checks import printable
 
 DELIMITERS = ",;\t"

@@ -2,14 +2,21 @@
 
 import codecs
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeAlias
 
-from mt.documents.document import DocumentError, Segment, Tag, TagKind, size_text
-from mt.documents.stand_ins import ElementPlace, StandIn, find_places, unused_codes
+from mt.documents.document import DocumentError, Segment, TagKind, size_text
+from mt.documents.pieces import (
+    BLANKS,
+    Part,
+    Piece,
+    Run,
+    Value,
+    Writer,
+    Written,
+    join_pieces,
+    written_pieces,
+)
 
 MAX_BYTES = 50 * 2**20  # of a file, which is held in memory
 MAX_PIECES = 150_000  # tags and texts between them: each takes up to 2 KB
@@ -20,54 +27,8 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-BLANKS = re.compile(r"[^\S\xa0\u202f]+")  # without those that forbid a line break
 TAG = re.compile(r"</?([a-zA-Z][^\s/<>]*)(?![^\s/<>])[^<>]*>")  # in linear time
 TAG_OR_LINE = re.compile(rf"\n|{TAG.pattern}")
-OPENING, CLOSING = "([{„“‚‘«¿¡", tuple(".,;:!?)]}”’»…%")
-
-# A part of a file: text that stays, the number of a segment, or a value with segments in it
-Part: TypeAlias = "str | int | Value"
-Writer = Callable[[list["Written"]], str]
-
-
-@dataclass(frozen=True)
-class Value:
-    """An attribute, cell or string, which is encoded again if one of its segments changed."""
-
-    raw: str
-    parts: Sequence[Part]  # of what ``raw`` means
-    encode: Callable[[str], str]
-    always: bool = False  # also if no segment changed
-
-
-class Piece(NamedTuple):
-    """A tag or a text of a segment, and how the file has it."""
-
-    raw: tuple[Part, ...]
-    text: str = ""
-    kind: TagKind | None = None  # None: a text
-    name: str = ""  # of an element: OPEN and CLOSE have the same
-    breaks: bool = False  # an EMPTY tag that ends a line
-    is_noun: bool = False  # an EMPTY tag for which a code stands in the text
-    moved: str | None = None  # how to write the tag in a changed segment, if not as in ``raw``
-
-
-class Written(NamedTuple):
-    """A tag or a text of a translation."""
-
-    text: str
-    tag: Piece | None = None
-
-
-class Run(NamedTuple):
-    """A segment and the pieces that it was made from."""
-
-    pieces: Sequence[Piece]
-    elements: Sequence[Sequence[Piece]]  # for each number: OPEN and CLOSE, or EMPTY; then the nouns
-    stand_ins: Mapping[str, StandIn]  # for the nouns
-    blank_before: frozenset[int]  # numbers of the EMPTY tags that stand after a blank
-    blank_after: frozenset[int]
-    write: Writer
 
 
 class TextDocument:
@@ -129,7 +90,7 @@ class TextDocument:
         if start < end:
             yield len(self.segments)
             inside = pieces[start:end]
-            segment, run = _segment(inside, [p - start for p in partners[start:end]], write)
+            segment, run = join_pieces(inside, [p - start for p in partners[start:end]], write)
             self.segments.append(segment)
             self._runs.append(run)
         for piece in pieces[end:]:
@@ -162,7 +123,7 @@ class TextDocument:
             return "".join(self._join(piece.raw, translated) for piece in run.pieces)
         return run.write([
             Written(text if tag is None else tag.moved or self._join(tag.raw, translated), tag)
-            for text, tag in _written(run, segment)
+            for text, tag in written_pieces(run, segment)
         ])  # fmt: skip
 
     def _changed(self, value: Value, translated: Sequence[Segment]) -> bool:
@@ -238,154 +199,3 @@ def partners_of(pieces: Sequence[Piece]) -> list[int]:
                     break
             partners[i], partners[opened] = opened, i
     return partners
-
-
-def _segment(
-    pieces: Sequence[Piece], partners: Sequence[int], write: Writer
-) -> tuple[Segment, Run]:
-    elements: list[list[Piece]] = []
-    blank_before: set[int] = set()
-    blank_after: set[int] = set()
-    text: list[str] = []  # characters, in pieces
-    length, ends_blank = 0, True  # of text
-    after_blank, empty = False, -1  # the last EMPTY tag, if nothing but tags came since
-    tags: list[tuple[TagKind, int, int]] = []
-    numbers: dict[int, int] = {}
-    codes = _codes(pieces)
-    nouns: dict[str, tuple[Piece, int]] = {}
-    for i, piece in enumerate(pieces):
-        if piece.is_noun:
-            clean = next(codes)
-            nouns[clean] = piece, length
-            after_blank, empty = False, -1
-        elif piece.kind is None:
-            clean = BLANKS.sub(" ", piece.text)
-            if clean[:1].isdigit() and text and text[-1] in nouns:
-                clean = f" {clean}"  # not H5 and 2 as H52
-            if empty >= 0 and clean[:1].isspace():
-                blank_after.add(empty)
-            if empty in blank_before and ends_blank and text and clean.startswith(CLOSING):
-                text[-1] = text[-1][:-1]  # "see ![x](y), then": no blank before the comma
-                length -= 1
-                for j in range(len(tags) - 1, -1, -1):
-                    if tags[j][2] <= length:
-                        break
-                    tags[j] = (*tags[j][:2], length)
-            elif ends_blank:
-                clean = clean.removeprefix(" ")
-            if piece.text:
-                after_blank, empty = piece.text[-1].isspace(), -1
-        elif partners[i] >= 0:
-            if piece.kind is TagKind.OPEN:
-                numbers[partners[i]] = len(elements)
-                tags.append((TagKind.OPEN, len(elements), length))
-                elements.append([piece, pieces[partners[i]]])
-            else:
-                tags.append((TagKind.CLOSE, numbers[i], length))
-            continue
-        else:
-            tags.append((TagKind.EMPTY, len(elements), length))
-            empty = -1 if piece.breaks else len(elements)
-            if after_blank and not piece.breaks:
-                blank_before.add(empty)
-            elements.append([piece])
-            after_blank = False
-            clean = " " if piece.breaks and not ends_blank else ""
-        if clean:
-            text.append(clean)
-            length += len(clean)
-            ends_blank = clean.endswith(" ")
-    stand_ins = {}
-    for code, (piece, at) in nouns.items():
-        stand_ins[code] = StandIn(len(elements), at / length)
-        elements.append([piece])
-    joined = "".join(text)
-    cut = len(joined) - len(joined.lstrip())
-    joined = joined.strip()
-    run = Run(pieces, elements, stand_ins, frozenset(blank_before), frozenset(blank_after), write)
-    return Segment(joined, tuple(
-        Tag(kind, number, min(max(at - cut, 0), len(joined))) for kind, number, at in tags
-    )), run  # fmt: skip
-
-
-def _codes(pieces: Sequence[Piece]) -> Iterator[str]:
-    """Codes that the pieces do not have, not even two of them together."""
-    if not any(piece.is_noun for piece in pieces):
-        return iter(())
-    texts = [piece.text for piece in pieces if piece.text]
-    return unused_codes("".join(texts) + " ".join(texts))
-
-
-def _with_nouns(segment: Segment, places: Sequence[ElementPlace]) -> Segment:
-    """A translation with EMPTY tags in the stead of the codes."""
-    text: list[str] = []
-    tags: list[Tag] = []
-    position = length = 0
-
-    def take(end: int) -> None:
-        nonlocal position, length
-        text.append(segment.text[position : max(position, end)])
-        length += len(text[-1])
-        position = max(position, end)
-
-    waiting = deque(segment.tags)
-    for start, end, number in places:
-        while waiting:
-            tag = waiting[0]
-            is_inside = start < tag.position < end and tag.kind is TagKind.OPEN
-            if tag.position > start and not is_inside:
-                break  # those that close in the code go after it
-            take(min(tag.position, start))
-            tags.append(waiting.popleft()._replace(position=length))
-        take(start)
-        position = max(position, end)
-        if number is not None:
-            tags.append(Tag(TagKind.EMPTY, number, length))
-    for tag in waiting:
-        take(tag.position)
-        tags.append(tag._replace(position=length))
-    take(len(segment.text))
-    return Segment("".join(text), tuple(tags))
-
-
-def _written(run: Run, segment: Segment) -> Iterator[Written]:
-    """The texts and tags of a translation, with the blanks that EMPTY tags had around them."""
-    blank_before, blank_after = run.blank_before, run.blank_after
-    if run.stand_ins:
-        places = find_places(segment.text, run.stand_ins)
-        lost = {number for start, end, number in places if number is not None and start == end}
-        blank_before, blank_after = blank_before | lost, blank_after | lost
-        segment = _with_nouns(segment, places)
-    text, position = segment.text, 0
-    pending = False  # the last EMPTY tag wants a blank after it
-    strip = False  # blanks after a line break go
-    last = " "  # character that was written
-    ends = [tag.position for tag in segment.tags] + [len(text)]
-    for tag, end in zip([*segment.tags, None], ends, strict=True):
-        piece = text[position : max(position, end)]
-        position = max(position, end)
-        element = None
-        if tag is not None:
-            element = run.elements[tag.number][tag.kind is TagKind.CLOSE]
-        if strip:
-            piece = piece.lstrip()
-        if element and element.breaks:
-            piece = piece.rstrip()
-        if piece:
-            if pending and (piece[0].isalnum() or piece[0] in OPENING):
-                yield Written(" ")
-            yield Written(piece)
-            pending = strip = False
-            last = piece[-1]
-        if tag is None or element is None:
-            return
-        wants = tag.kind is TagKind.EMPTY and tag.number in blank_before
-        if tag.kind is not TagKind.CLOSE and (pending or wants) and not element.breaks:
-            if not last.isspace() and last not in OPENING:
-                yield Written(" ")
-            pending = False
-            last = " "
-        yield Written("", element)
-        if tag.kind is TagKind.EMPTY:
-            pending, strip = tag.number in blank_after, element.breaks
-            last = " " if element.breaks else "\0"

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from mt.documents.document import goes_on_after
-from mt.documents.text_document import MAX_PIECES, Part, Piece, TextDocument, Writer, partners_of
+from mt.documents.pieces import Part, Piece, Writer
+from mt.documents.text_document import MAX_PIECES, TextDocument, partners_of
 
 CODE = "code"  # stands for some: a sentence goes on with it
 MOST_DEPTH = 20  # elements in one another whose lines are segments
