@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mt.data.tokenizer import Tokenizer
 from mt.inference.alignment import Aligner, soft_alignment, spell, word_weights, words
+from mt.inference.constraints import TermPlace
 from mt.inference.inputs import Input
 
 # Of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more.
@@ -45,44 +46,17 @@ def with_term_in_place(
     """
     assert source.terms is not None
     constraints = source.terms.constraints
-    text, owners = spell(tokenizer.pieces(source.ids))
     pieces = tokenizer.pieces(output)
-    target_words = words(pieces)
-    if text.strip().lower() != source.text.strip().lower():  # they spell other characters
-        return None
-    shift = _blanks(text) - _blanks(source.text)
-    soft = soft_alignment(attention, aligner)
     places = constraints.places(output)
-    taken = {i for place in places for i in range(place.start, place.end)}
     # What comes before an earlier place stays as it is.
     fixed = max(len(source.prefix), constraints.begin[1] + 1 if constraints.begin else 0)
-    candidates: list[tuple[list[int], str, int]] = []  # ids and text of a word, the term
-    for term, span in enumerate(source.terms.spans):
-        if span is None:
-            continue
-        owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
-        is_number = source.terms.kinds[term] in WITH_DIGITS
-        weights = word_weights(soft, [("", owned)], target_words)[:, 0].tolist()
-        first = min((place.start for place in places if place.term == term), default=len(output))
-        for (word, ids), weight in zip(target_words, weights, strict=True):
-            is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
-            is_like = _has_digit(word) if is_number else any(map(str.isalnum, word))
-            if weight >= LEAST_ATTENTION and is_free and is_like:
-                candidates.append((ids, word, term))
-    if not candidates:
+    replaced = _replaced_word(
+        source, soft_alignment(attention, aligner), tokenizer, pieces, places, fixed
+    )
+    if replaced is None:
         return None
-    ids, word, term = min(candidates)  # the first one, so that the others can follow
-    begin = ids[0]
-    # A number has its blank in a piece of its own. Signs that are no part of the text are left out,
-    # and quotation marks before code, which the model writes instead of backticks.
-    omitted = set(source.terms.stray)
-    if source.terms.kinds[term] == "code":
-        omitted |= {*QUOTES, *source.text[slice(*(source.terms.spans[term] or (0, 0)))]}
-    while begin > fixed and not pieces[begin].startswith("▁"):
-        before = pieces[begin - 1].strip("▁")
-        if any(map(str.isalnum, before)) or not omitted.issuperset(before):
-            break
-        begin -= 1
+    ids, word, term = replaced
+    begin = _first_omitted(source, term, pieces, ids[0], fixed)
     is_glued = begin > 0 and not pieces[begin].startswith("▁")  # to a quotation mark
     banned = tuple(output[i] for i in ids)
     placed = constraints.with_place(term, begin, banned, is_glued)
@@ -91,6 +65,59 @@ def with_term_in_place(
     ends = (place.end for place in places if place.end <= begin)
     start = max(fixed, begin - has_article, *ends)
     return source._replace(prefix=output[:start], terms=source.terms._replace(constraints=placed))
+
+
+def _replaced_word(
+    source: Input,
+    alignment: Tensor,
+    tokenizer: Tokenizer,
+    pieces: list[str],
+    places: list[TermPlace],
+    fixed: int,
+) -> tuple[list[int], str, int] | None:
+    """The first word of the output that stands for a term, as its ids' places and text; the term.
+
+    ``alignment`` is [T, S], ``places`` are where the output has terms. No word before ``fixed``.
+    """
+    assert source.terms is not None
+    text, owners = spell(tokenizer.pieces(source.ids))
+    if text.strip().lower() != source.text.strip().lower():  # they spell other characters
+        return None
+    target_words = words(pieces)
+    shift = _blanks(text) - _blanks(source.text)
+    taken = {i for place in places for i in range(place.start, place.end)}
+    candidates: list[tuple[list[int], str, int]] = []
+    for term, span in enumerate(source.terms.spans):
+        if span is None:
+            continue
+        owned = sorted({i for owner in owners[span[0] + shift : span[1] + shift] for i in owner})
+        is_number = source.terms.kinds[term] in WITH_DIGITS
+        weights = word_weights(alignment, [("", owned)], target_words)[:, 0].tolist()
+        first = min((place.start for place in places if place.term == term), default=len(pieces))
+        for (word, ids), weight in zip(target_words, weights, strict=True):
+            is_free = fixed <= ids[0] < first and taken.isdisjoint(ids)
+            is_like = _has_digit(word) if is_number else any(map(str.isalnum, word))
+            if weight >= LEAST_ATTENTION and is_free and is_like:
+                candidates.append((ids, word, term))
+    return min(candidates, default=None)  # the first one, so that the others can follow
+
+
+def _first_omitted(source: Input, term: int, pieces: list[str], begin: int, fixed: int) -> int:
+    """Where the signs begin that stand before the word at ``begin`` and go with it.
+
+    Signs that are no part of the text are left out, and quotation marks before code, which the
+    model writes instead of backticks. A number has its blank in a piece of its own.
+    """
+    assert source.terms is not None
+    omitted = set(source.terms.stray)
+    if source.terms.kinds[term] == "code":
+        omitted |= {*QUOTES, *source.text[slice(*(source.terms.spans[term] or (0, 0)))]}
+    while begin > fixed and not pieces[begin].startswith("▁"):
+        before = pieces[begin - 1].strip("▁")
+        if any(map(str.isalnum, before)) or not omitted.issuperset(before):
+            break
+        begin -= 1
+    return begin
 
 
 def _has_digit(text: str) -> bool:
