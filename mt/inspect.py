@@ -50,7 +50,12 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("search").add_argument
     add("--beam-size", type=int, metavar="N", help="default: the model's own, else 4")
     add("--alpha", type=float, metavar="A", help="default: the model's own, else 0.6")
-    add("--n-best", type=int, metavar="N", help="translations that the tree shows as found")
+    add(
+        "--n-best",
+        type=int,
+        metavar="N",
+        help="number of translations that the tree marks as results",
+    )
     return parser
 
 

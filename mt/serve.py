@@ -116,7 +116,7 @@ def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[s
     from mt.inspection import page, report
 
     inspection = report.inspect(translator, text, prefix=prefix)
-    inspection["model"]["name"] = Path(translator.name).name  # where it lies is nobody's
+    inspection["model"]["name"] = Path(translator.name).name  # clients must not see the path
     return page.render([{**inspection, "server": "inspect"}]), page.policy()
 
 

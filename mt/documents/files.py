@@ -20,7 +20,7 @@ Record = dict[str, Any]
 def is_document(path: str | os.PathLike[str]) -> bool:
     """Whether the name of a file says that it is a document, not lines of text.
 
-    Also one that cannot be read: ``load_document`` says as what to save it.
+    That is so also for one that cannot be read: ``load_document`` says as what to save it.
     """
     extension = extension_of(os.fspath(path))
     return extension != PLAIN and extension in (*EXTENSIONS, *UNREAD_FORMATS)

@@ -54,7 +54,7 @@ def read_document(name: str, data: bytes, columns: Sequence[str] = ()) -> Docume
 
 @contextmanager
 def _paused_collector() -> Iterator[None]:
-    """Python's search for cycles, of which there are none, would take most of the time."""
+    """There are no cycles; Python's search for them would take most of the time."""
     if not gc.isenabled():
         yield
         return

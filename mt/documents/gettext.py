@@ -142,7 +142,7 @@ def _translatable(document: TextDocument, entry: _Entry) -> Iterator[Part]:
 
 
 def _directives(text: str) -> tuple[list[str], list[str]]:
-    """What stands for values: those that the order tells apart, and those with a name or number."""
+    """The signs that stand for values: those in an order, and those with a name or number."""
     matches = list(DIRECTIVE.finditer(text))
     return [m[0] for m in matches if not m[1]], sorted(m[0] for m in matches if m[1])
 

@@ -32,7 +32,7 @@ class Void:
     ends: bool = False  # a segment, as a tab does, which is mostly between columns
     ordered: bool = False  # must not change places with others, as the two ends of a bookmark
     weight: int = 0  # as of a text
-    spaced: bool = False  # has a blank on both sides, of which the segment has one
+    spaced: bool = False  # has a blank on both sides; the segment has one of them
 
 
 @dataclass

@@ -114,7 +114,7 @@ def _spans(
 
 
 def _cell(text: str, content: str, start: int, end: int) -> tuple[int, int] | None:
-    """Where a cell of a table lies, in a line of which ``start`` to ``end`` is left."""
+    """Where a cell of a table lies in ``text[start:end]``, the part of its line not yet read."""
     raw = content.replace("|", "\\|")
     line = text[:end].replace("\0", "\ufffd") if "\0" in text[start:end] else text
     while (at := line.find(raw, start, end)) >= 0:

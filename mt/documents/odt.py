@@ -49,7 +49,7 @@ class _Atom(NamedTuple):
 
 @dataclass(frozen=True)
 class _Reader:
-    """Where in a paragraph the reader is: in which text:span, of which looks, how deep."""
+    """A place in a paragraph: the text:span elements around it, their looks, and its depth."""
 
     looks_of_styles: dict[str, Hashable]
     spans: tuple[etree._Element, ...] = ()

@@ -25,7 +25,7 @@ _PROGRAMS = {
     "ms-excel": "Excel",
 }
 
-# Each paragraph below a root, of which one may be written before the next is read.
+# Each paragraph below a root; one may be written before the next is read.
 Finder = Callable[[etree._Element], Iterable[Paragraph]]
 
 

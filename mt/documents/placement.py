@@ -304,7 +304,7 @@ class Placement:
     def _after_translation(
         self, parent: Element, after: int, following: int, owners: dict[int, Element], before: str
     ) -> int:
-        """The number of the word of the target before which stands what stood before ``after``."""
+        """The target's word before which to put what stood before the word ``after``."""
         first, last = self.source.within(parent.start, parent.end)
         nearest = (self._best(parent, i) for i in range(after - 1, first - 1, -1))
         if following >= 0 and self._best(parent, after - 1) < 0:
@@ -329,8 +329,8 @@ class Placement:
     def _cut(self, source_gap: Span, place: int, gap: Span, is_late: bool) -> int:
         """Where to cut what is between two words of the target, as it is cut in the source.
 
-        On both sides there shall be as many blanks, quotes or brackets, and other marks. Of equal
-        places it is the first or, if ``is_late``, the last.
+        Both sides should have as many blanks, quotes or brackets, and other marks as in the source.
+        Of equally good places it takes the first or, if ``is_late``, the last.
         """
         source_left = _count(self.source.text[source_gap[0] : place])
         source_right = _count(self.source.text[place : source_gap[1]])

@@ -15,7 +15,7 @@ Index = tuple[Any, Any]  # of the sentences and slots that a step writes
 
 
 class PreparedStep(NamedTuple):
-    """What a step reads and writes; lists have an element for each layer."""
+    """What a step reads and writes. Each sequence has an element for each layer."""
 
     caches: Sequence[Tensor]  # of each layer
     written: Index  # the part of each cache that the step writes
@@ -30,8 +30,9 @@ class State:
     All hypotheses of a sentence share one cache. Each step writes w slots, one for each hypothesis,
     and never moves them. The w hypotheses are the w queries of one attention over all slots, and
     each has a row of the mask: 0 for the slots of its own tokens, -inf for the others. A hypothesis
-    that continues another copies the row of that. What no hypothesis of the sentence sees any more
-    is written over, so that attention goes over few slots: a beam has one past but for its end.
+    that continues another copies that one's row. A slot that no hypothesis of the sentence sees any
+    more is written over, so that attention goes over few slots: the hypotheses of a beam differ in
+    their last tokens only.
     """
 
     def __init__(self, cross: Tensor, source_lengths: list[int]) -> None:
@@ -74,7 +75,7 @@ class State:
         if parents is not None or self.past_mask is not None:
             mask = self._past_mask()
             sentence = torch.arange(B, device=mask.device)[:, None]
-            # In greedy search after others have left, a row is left of each of their hypotheses.
+            # The mask still has rows of sentences with more hypotheses that have left.
             mask = mask[:, :w] if parents is None else mask[sentence, parents]
             slots = _first_unseen(mask[:, :, :used], w)  # [B, w]
             self.past_mask = mask.scatter_(2, slots[:, :, None], 0)

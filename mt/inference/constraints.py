@@ -5,7 +5,7 @@ divided among hypotheses that have met different numbers of terms, so that those
 an unlikely term do not lose to those which have not. Hu et al. 2019 follow many terms at once in a
 trie; here it has failure links (Aho and Corasick 1975), so that a phrase may begin inside another.
 
-A term has several forms, such as the cases of a German noun, one of which must come as whole words.
+A term has several forms, such as the cases of a German noun. One of them must come as whole words.
 """
 
 import copy
@@ -45,7 +45,7 @@ class Vocabulary:
 
     @cached_property
     def token_texts(self) -> TokenTexts:
-        """Forbidden phrases alone need them, and they take a moment."""
+        """Only forbidden phrases need them, and making them takes a moment."""
         return TokenTexts(self.texts)
 
     @classmethod
@@ -88,7 +88,7 @@ class ConstraintState:
         self._after: dict[tuple[int, bool], ConstraintState] = {}
 
     def advance(self, token: int, would_end: bool = False) -> "ConstraintState":
-        """After one more token. ``would_end``: eos was the likeliest one."""
+        """The state after one more token. ``would_end``: eos was the likeliest one."""
         constraints, vocabulary = self._constraints, self._constraints.vocabulary
         # All tokens that no form has and that are alike to the vocabulary lead to one state.
         key = (token if token in constraints.tokens else vocabulary.kinds[token], would_end)
@@ -211,7 +211,7 @@ class Constraints:
         return words.begins_blank[token] or attached
 
     def first_tokens(self, term: int) -> list[int]:
-        """With which a form of the term begins at its place."""
+        """The tokens with which a form of the term may begin at its place."""
         tokens = [form[0] for form in self.terms[term]]
         glued = [token for token in tokens if not self.vocabulary.begins_blank[token]]
         return glued if self.is_glued and glued else [t for t in tokens if self.after_word(t)]
@@ -262,7 +262,7 @@ class Constraints:
         return not self.after_word(form[start]) and (words.in_word[form[start - 1]] or joined)
 
     def begun(self, node: int) -> Iterator[tuple[int, int]]:
-        """The forms of which the hypothesis has a beginning: (term, tokens left).
+        """The forms that the hypothesis has begun: (term, tokens left).
 
         The longest beginning comes first: the end of the hypothesis is that of one term.
         """
@@ -271,7 +271,7 @@ class Constraints:
             node = self.failure[node]
 
     def follow(self, node: int, token: int) -> int:
-        """The node of the longest beginning of a form with which a hypothesis then ends."""
+        """The node after a token: the longest beginning of a form at the hypothesis's end."""
         while node and token not in self.children[node]:
             node = self.failure[node]
         return self.children[node].get(token, 0)

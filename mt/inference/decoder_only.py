@@ -102,7 +102,7 @@ class PromptState(State):
         return self._self_cache.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
 
     def _view_sources(self) -> None:
-        """There is nothing but the cache."""
+        """The sources lie in the cache of the step: there is nothing else to view."""
 
     def positions(self, w: int) -> int | Tensor:
         ages = [

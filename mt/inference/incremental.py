@@ -104,8 +104,9 @@ class InferenceModel(InferenceStacks):
 
     ``precision`` float32 is exact; bfloat16 is the type of weights and activations; int8 multiplies
     8-bit weights with activations rounded on the fly, on the CPU. float32 and int8 are computed in
-    C++ where that can be (``mt.inference.native``). The weights are those of now: after more
-    training, make a new InferenceModel. Positions after the last learned one are like the last.
+    C++ where that can be (``mt.inference.native``). The weights are those at the time when it is
+    made: after more training, make a new InferenceModel. Positions after the last learned one have
+    the encoding of that one.
 
     Raises ValueError for another precision, and for int8 on a device other than the CPU.
     """
@@ -184,7 +185,7 @@ class InferenceModel(InferenceStacks):
 
 
 def position_table(learned: Tensor | None, n: int, d_model: int) -> Tensor:
-    """The first n positions [n, d_model]: sinusoids, or learned ones, the last of which repeats."""
+    """The first n positions [n, d_model]: sinusoids, or learned ones, whose last one repeats."""
     positions = torch.arange(n)
     if learned is None:
         return positional_encoding(positions, d_model)

@@ -27,7 +27,7 @@ KINDS = (
 
 
 def find_kept(text: str, decimal: str = "either") -> list[Kept]:
-    """What must be kept of a text, in its order and without overlaps: the longest finds.
+    """What must be kept of a text, in its order. Of finds that overlap, it takes the longest.
 
     ``decimal`` is how numbers with a sign for thousands or decimals are to be written: "german"
     (1.250,50), "as written", which gives no German words for small numbers either, or "either".

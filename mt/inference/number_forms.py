@@ -82,7 +82,7 @@ def clock_time(hour: str, minute: str | None, is_afternoon: bool) -> tuple[str, 
 
 
 def spoken_time(words: str, hour: int) -> tuple[str, ...]:
-    """The forms of a time such as "half past 5" or "quarter to 5", of which 5 is the ``hour``."""
+    """The forms of a time such as "half past 5" or "quarter to 5"; in both ``hour`` is 5."""
     following = hour % 12 + 1
     if words == "half past":
         name, plain = f"halb {_HOURS[following]}", (hour, "30")

@@ -52,7 +52,7 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
 
 
 def _with_marks_of(source: str, text: str) -> str:
-    """The text with the ellipses of the source, of which NFKC makes three dots, and its !!!."""
+    """The text with the source's !!! and its ellipses, which NFKC turns into three dots."""
     if "…" in source and "..." not in source:
         text = text.replace("...", "…")
     if marks := _MARKS.search(source):

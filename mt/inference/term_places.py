@@ -125,5 +125,5 @@ def _has_digit(text: str) -> bool:
 
 
 def _blanks(text: str) -> int:
-    """How many the text begins with."""
+    """The number of blanks with which the text begins."""
     return len(text) - len(text.lstrip())

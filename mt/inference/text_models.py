@@ -89,7 +89,8 @@ class TextModels:
     ) -> list[Result]:
         """What ``use`` makes of each input, its output and their attention [N, h, T, S].
 
-        It is that of the first model of an ensemble. One of a batch is in memory at a time.
+        The attention is that of the first model of an ensemble. That of one batch at a time is in
+        memory.
         """
 
         @torch.inference_mode()  # it belongs to a thread, so it does not stand around run_batches

@@ -1,7 +1,7 @@
-"""What the model computes for one sentence, kept: every attention, every intermediate result.
+"""Keeps what the model computes for one sentence: every attention, every intermediate result.
 
 ``trace`` runs an InferenceModel with its own weights and operations, in plain order and for all
-positions of the target at once. Nothing of it is in the way of those who only translate.
+positions of the target at once. Translating does not need it.
 
 Shapes: S source tokens and T target tokens, eos counted in both; h heads; V vocabulary; N layers.
 A row is a position. Row t of the decoder reads target token t - 1 (row 0 reads bos) and predicts

@@ -247,7 +247,7 @@ class Translator(TextModels):
         """
         if len(self.models) > 1:
             raise ValueError("several models: inspect one at a time")
-        from mt.inference.inspection import inspect  # those who translate do not wait for it
+        from mt.inference.inspection import inspect  # only when asked for: it takes time
 
         options = replace(options or self.options, **settings)
         if not self.can_inspect:

@@ -28,7 +28,7 @@ def starts(packed: Packed) -> Tensor:
 def is_possible(device: torch.device, d_k: int) -> bool:
     """Whether there is C++ for heads of ``d_k`` numbers.
 
-    False without gradients: who only translates waits for no compiler.
+    False without gradients: translating alone must not wait for a compiler.
     """
     return (
         device.type == "cpu"

@@ -149,7 +149,7 @@ class ContinuousBatching:
         return Overloaded(min(60, math.ceil((ahead + 1) / self._rate)))
 
     def _drop(self, request: ActiveRequest) -> None:
-        """Forget a request, finished or not: what runs of it leaves at the next step."""
+        """Forget a request, finished or not: its sentences leave their batches at the next step."""
         with self._changed:
             request.dropped = True
             request.waiting.clear()
@@ -235,7 +235,7 @@ class ContinuousBatching:
         stepped: list[SentenceSearch],
         owners: dict[SentenceSearch, _RequestInput],
     ) -> None:
-        """Pass on what a step has finished, and partial results to those who want them."""
+        """Pass on what a step has finished, and partial results to requests that want them."""
         now = time.monotonic()
         for sentence in stepped:
             request, i = owners[sentence]
@@ -325,7 +325,7 @@ def _give_way() -> None:
     if sys.platform != "linux":
         return
     thread = threading.get_native_id()
-    # Whoever started the server with a lower priority than this wants that one.
+    # A server that was started with a lower priority than this keeps it.
     if os.getpriority(os.PRIO_PROCESS, thread) < NICENESS:
         os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
 

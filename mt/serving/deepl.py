@@ -18,7 +18,7 @@ Tags = Annotated[
 
 
 class Unsupported(BaseModel):
-    """What would be wrong to pass over in silence, and what changes nothing."""
+    """Fields that the server cannot serve: it refuses them, or they change nothing."""
 
     formality: Literal["default", "prefer_more", "prefer_less"] | None = Field(
         None, description="it changes nothing; more and less are not to be had"

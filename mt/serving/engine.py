@@ -78,7 +78,7 @@ class TextTranslation:
         return cls(lines, (" ",) * (len(lines) - 1))
 
     def with_tags(self, segment: Segment) -> Segment:
-        """The translation of a segment, with its tags. Raises ValueError as that function does."""
+        """The translation of a segment, with its tags; raises as ``tags.with_tags`` does."""
         return with_tags(segment, self.text, [part for line in self.lines for part in line.parts])
 
     @property

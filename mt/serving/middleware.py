@@ -34,7 +34,9 @@ SECURITY_HEADERS = {
 }
 
 
-SECRET = re.compile(r"^(/download_file/|/v2/document/)[^/]+")  # who knows it may have the file
+SECRET = re.compile(
+    r"^(/download_file/|/v2/document/)[^/]+"
+)  # a file is given to any client that knows it
 
 
 class Observe:
@@ -165,7 +167,7 @@ class ReceiveRequest:
 
         async def receive_again() -> Message:
             nonlocal delivered
-            if delivered:  # whoever waits for the client's leave is cancelled then
+            if delivered:  # a task that waits for the client to leave is cancelled then
                 await asyncio.Event().wait()
             delivered = True
             return {"type": "http.request", "body": body, "more_body": False}

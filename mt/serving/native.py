@@ -175,8 +175,8 @@ def _answer(
 async def _events(service: Service, body: TranslateBody, job: Job) -> AsyncIterator[str]:
     """The server-sent events of a job.
 
-    A slow reader does not get every partial result, but always the last one of a text. Raises
-    what ``Service.translate`` raises if that comes before the first event.
+    A slow reader may miss partial results; ``done`` has the whole translation. Raises what
+    ``Service.translate`` raises if that comes before the first event.
     """
     news: dict[int, str] = {}
     wake = asyncio.Event()

@@ -29,9 +29,9 @@ FULL = (
 
 
 class Protocol(H11Protocol):
-    """A connection, which is closed if the headers of a request do not arrive in time.
+    """A connection. It is closed if the headers of a request do not arrive in time.
 
-    Or if nothing is read of an answer for as long.
+    It is also closed if the client reads nothing of an answer for as long.
     """
 
     def __init__(self, *args: Any, service: Service, **kwargs: Any) -> None:
@@ -86,7 +86,7 @@ class Protocol(H11Protocol):
 
 
 def _unread_bytes(transport: asyncio.Transport) -> int:
-    """What waits to be sent: where the system says it, with what its own buffer holds."""
+    """The bytes that wait to be sent, with those in the system's buffer where it tells."""
     waiting = transport.get_write_buffer_size()
     if waiting and fcntl is not None:
         content = fcntl.ioctl(transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
@@ -136,7 +136,7 @@ class Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket with this address, on which nobody is heard yet. OSError that names the address."""
+    """A socket with this address that does not listen yet. OSError that names the address."""
     try:
         [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -35,7 +35,7 @@ class Service:
         self.source, self.target = engine.translator.languages
         self.detector = Detector(self.source, self.target)
         paths = engine.translator.name.split(" + ")
-        self.name = " + ".join(Path(path).name for path in paths)  # where it lies is nobody's
+        self.name = " + ".join(Path(path).name for path in paths)  # clients must not see the path
 
     def check_key(self, key: str | None, status: int) -> None:
         """Raise RequestError unless the server has no keys or this is one of them."""
@@ -83,7 +83,7 @@ class Service:
     async def translate_texts(
         self, texts: Sequence[str], split: bool = True, alternatives: int = 0
     ) -> list[list[str]]:
-        """The translation of each text, and after it up to so many different ones."""
+        """The translation of each text, then up to ``alternatives`` different ones of it."""
         if not texts:
             return []
         defaults = self.engine.translator.options

@@ -1,6 +1,6 @@
 """Locks between processes. The operating system frees a lock when its process ends, however.
 
-A lock is a file, empty, that may stay where it is. Who removes it does so while he holds it.
+A lock is an empty file, which may stay. A process removes the file only while it holds the lock.
 """
 
 import errno

@@ -23,7 +23,7 @@ class Linear(ctypes.Structure):
 
 
 class NativeLinear:
-    """A LinearOp of which each row's result does not depend on the other rows, to the last bit.
+    """A LinearOp where a row's result does not depend on the other rows, to the last bit.
 
     With ``int8``, W has 8 bits and a scale for each output, and each row of x is rounded between
     its extremes. Use it where ``can_multiply`` says so.

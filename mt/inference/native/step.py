@@ -108,7 +108,7 @@ class NativeState:
     """The keys and values of a running batch: as ``mt.inference.cache.State``, without masks.
 
     For each hypothesis it keeps the path of its tokens through the slots of its sentence. So
-    attention adds them up in one order, whatever the company.
+    attention adds them up in one order, whatever other sentences the batch has.
     """
 
     def __init__(self, cross: Tensor, source_lengths: Tensor) -> None:
@@ -161,7 +161,7 @@ class NativeTransformer:
         loaded = library()
         assert loaded is not None
         self._encode, self._step = loaded.mt_encode, loaded.mt_step
-        self._tensors: list[Any] = []  # of which the structures have pointers
+        self._tensors: list[Any] = []  # the structures hold pointers to these
         encoder = [self._encoder_layer(model, layer) for layer in model.encoder]
         decoder = [self._decoder_layer(model, layer) for layer in model.decoder]
         attention = model.decoder[0].self_attention
