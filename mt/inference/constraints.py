@@ -119,7 +119,7 @@ class ConstraintState:
         tokens: dict[int, None] = {}
         node = self.node
         while True:
-            tokens |= dict.fromkeys(self._going_on(node))
+            tokens |= dict.fromkeys(self._continuing_tokens(node))
             if not node:
                 return [token for token in tokens if self.advance(token).node]
             node = self._constraints.failure[node]
@@ -127,9 +127,9 @@ class ConstraintState:
     @cached_property
     def bound_tokens(self) -> list[int]:
         """The tokens that go on with the longest form that has begun."""
-        return self._going_on(self.node)
+        return self._continuing_tokens(self.node)
 
-    def _going_on(self, node: int) -> list[int]:
+    def _continuing_tokens(self, node: int) -> list[int]:
         children, begun = self._constraints.children[node], self._constraints.begun
         return [
             token

@@ -41,7 +41,7 @@ class ForbiddenPhrases:
         if not all(self._phrases):
             raise ValueError("a forbidden phrase must not be blank")
         self._token_texts = token_texts
-        self._found: dict[tuple[str, bool], np.ndarray] = {}
+        self._ending_tokens: dict[tuple[str, bool], np.ndarray] = {}
         self.longest = max(map(len, self._phrases))
 
     def tokens(self, text: str, is_last: bool) -> np.ndarray:
@@ -58,15 +58,15 @@ class ForbiddenPhrases:
 
     def _ending(self, rest: str, is_last: bool) -> np.ndarray:
         """The tokens that begin with ``rest`` as whole words, found once for each."""
-        found = self._found.get((rest, is_last))
-        if found is None:
+        ending = self._ending_tokens.get((rest, is_last))
+        if ending is None:
             tokens = []
             for token_text, token in self._token_texts.beginning_with(rest):
                 after = token_text[len(rest) : len(rest) + 1]
                 if not _is_word(after) if after else is_last:
                     tokens.append(token)
-            found = self._found[rest, is_last] = np.array(tokens, dtype=np.int64)
-        return found
+            ending = self._ending_tokens[rest, is_last] = np.array(tokens, dtype=np.int64)
+        return ending
 
     def _rests(self, text: str) -> set[str]:
         """What a token must begin with so that one of the phrases ends within it."""

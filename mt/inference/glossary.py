@@ -123,7 +123,7 @@ class Glossary:
         while i < len(words):
             written = self._longest(self._as_written, tokens, i)
             other = self._longest(self._in_any_case, lower, i)
-            end, _, targets = max(written, other, key=lambda found: found[:2])
+            end, _, targets = max(written, other, key=lambda match: match[:2])
             if targets:
                 matches.append(Match(words[i].start(), words[end - 1].end(), self.forms(targets)))
             i = max(end, i + 1)
@@ -139,17 +139,17 @@ class Glossary:
     ) -> tuple[int, bool, tuple[str, ...]]:
         """Where the longest of the terms that begin at ``start`` ends, whether that is no plural of
         it, and its targets."""
-        found: tuple[int, bool, tuple[str, ...]] = start, False, ()
+        longest: tuple[int, bool, tuple[str, ...]] = start, False, ()
         for i in range(start, len(tokens)):
             forms = tokens[i] if i > start else [form.lstrip() for form in tokens[i]]
             for form in forms:
                 if form in terms and terms[form].targets:
-                    found = i + 1, form == forms[0], terms[form].targets
+                    longest = i + 1, form == forms[0], terms[form].targets
                     break
             if forms[0] not in terms:
                 break
             terms = terms[forms[0]]
-        return found
+        return longest
 
     def forms(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """What may stand in a translation for one of the target terms."""

@@ -52,7 +52,7 @@ def record(
     batch.join(src, [search])
     while batch.active:
         batch.step()
-    n_best = [index for _, index in search.ended[: options.n_best]]
+    n_best = [index for _, index in search.finished_nodes[: options.n_best]]
     return SearchTree(search.nodes, n_best, search.hypotheses())
 
 
@@ -65,7 +65,8 @@ class _RecordedSearch(SentenceSearch):
         super().__init__(options, limit, prefix, source)
         self.nodes = [Node(None, 0, BOS, 0.0, 0.0, "alive")]
         self.living = [0]  # the node of each living hypothesis
-        self.ended: list[tuple[float, int]] = []  # score and node, in the order of ``finished``
+        # Score and node, in the order of ``finished``
+        self.finished_nodes: list[tuple[float, int]] = []
 
     def advance(self, candidates: Sequence[Candidate]) -> None:
         before, num_finished = self.living, len(self.finished)
@@ -73,34 +74,34 @@ class _RecordedSearch(SentenceSearch):
         rows = zip(self.parents, self.alive, strict=True)
         places = {(row, node.token): i for i, (row, node) in enumerate(rows)}
         self.living = [0] * len(places)
-        continued, going_on = set(), 0
+        continued, num_active = set(), 0
         for total, row, token, log_prob in candidates:
             if not total > -math.inf:
                 break
             node = Node(before[row], self.length, token, log_prob, total, "alive")
             self.nodes.append(node)
             continued.add(row)
-            going_on += token != EOS
+            num_active += token != EOS
             if token == EOS:
                 self._end(len(self.nodes) - 1)
             elif (row, token) in places:
                 self.living[places[row, token]] = len(self.nodes) - 1
             else:
-                node.state, node.why = "pruned", self._why(node, going_on)
+                node.state, node.why = "pruned", self._why(node, num_active)
         for row, index in enumerate(before):
             if row not in continued:
                 self.nodes[index].state = "pruned"
                 self.nodes[index].why = "no continuation of it is among the best candidates"
         if len(self.finished) > num_finished and not continued:  # no token was permitted
             self._end(before[0])
-        self.ended.sort(key=lambda pair: -pair[0])
+        self.finished_nodes.sort(key=lambda pair: -pair[0])
 
     def _end(self, index: int) -> None:
         node = self.nodes[index]
         node.state, node.why = "finished", ""
         node.penalty = length_penalty(self.length, self.options.alpha)
         node.score = node.total / node.penalty
-        self.ended.append((node.score, index))
+        self.finished_nodes.append((node.score, index))
 
     def _why(self, node: Node, rank: int) -> str:
         """Why a node is not alive that is the ``rank``-th of those without eos."""

@@ -251,15 +251,15 @@ class ConstrainedSearch(SentenceSearch):
         goes to the best.
         """
         k = self.options.beam_size
-        going = [i for i, (_, _, token, _) in enumerate(candidates) if token != EOS]
+        unfinished = [i for i, (_, _, token, _) in enumerate(candidates) if token != EOS]
         banks: dict[tuple[int, bool], list[int]] = {}
-        for i in sorted(going, key=lambda i: paid[i] - candidates[i][0]):
+        for i in sorted(unfinished, key=lambda i: paid[i] - candidates[i][0]):
             bank = states[i].met.bit_count(), states[i].has_begun
             banks.setdefault(bank, []).append(i)
         share = max(1, k // max(1, len(banks)))
         first = [i for bank in sorted(banks, reverse=True) for i in banks[bank][:share]][:k]
         chosen = set(first)
-        chosen.update([i for i in going if i not in chosen][: k - len(chosen)])
+        chosen.update([i for i in unfinished if i not in chosen][: k - len(chosen)])
         return [i for i, c in enumerate(candidates) if i in chosen or c[2] == EOS]
 
     def begins(self, row: int) -> list[int]:
