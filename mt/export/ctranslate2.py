@@ -22,6 +22,7 @@ from mt.export import common
 from mt.inference.batch_runner import pick_workers
 from mt.inference.confidence import load_calibration
 from mt.inference.constraints import Constraints
+from mt.inference.inputs import Input
 from mt.inference.options import MAX_EXTRA, SearchOptions, load_search_defaults
 from mt.inference.sentence_search import Hypothesis
 from mt.inference.translation import Translation
@@ -159,6 +160,12 @@ class Engine(common.OwnTokenizer, Translator):
         self.computes_in = self.engine.compute_type
         self.ids = {piece: i for i, piece in enumerate(common.all_pieces(self.tokenizer))}
 
+    def plan(self, *args: Any, **kwargs: Any) -> list[list[Input]]:
+        plan = super().plan(*args, **kwargs)
+        if any(source.terms is not None for line_inputs in plan for source in line_inputs):
+            raise ValueError("CTranslate2 keeps no terms: translate with the engine mt")
+        return plan
+
     def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:
         results = self.search(list(sources), SearchOptions(beam_size=1), [[] for _ in sources])
         return [hypotheses[0].ids for hypotheses in results]
@@ -170,8 +177,6 @@ class Engine(common.OwnTokenizer, Translator):
         prefixes: list[list[int]],
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
-        if constraints is not None and any(constraints):
-            raise ValueError("CTranslate2 keeps no terms: translate with the engine mt")
         if not options.is_beam_search or options.attention or options.mbr:
             raise ValueError(
                 "CTranslate2 gives neither samples, alternatives nor attention, nor what MBR needs"

@@ -181,7 +181,6 @@ class Constraints:
         self.begin: tuple[int, int] | None = None  # a term, and the length after which it begins
         self.is_glued = False  # to what is before it, such as a quotation mark
         self.banned: tuple[tuple[int, ...], ...] = ()
-        self.rounds = 0
         self._forbidden = ForbiddenPhrases(vocabulary.token_texts, forbidden) if forbidden else None
 
     def with_place(
@@ -198,7 +197,6 @@ class Constraints:
         )
         if word not in of_terms:
             placed.banned = (*self.banned, word)
-        placed.rounds += 1
         return placed
 
     def after_word(self, token: int) -> bool:

@@ -36,9 +36,17 @@ class Input(NamedTuple):
     before: str = ""  # what stands before it in the line, and before its translation
     apart: tuple[int, ...] = ()  # words of the text after which a mark stands apart in the line
 
+    attempt: int = 0  # how often it was searched before, without or with its terms
+
     @property
     def constraints(self) -> Constraints | None:
-        return None if self.terms is None else self.terms.constraints
+        """What the search of this attempt must keep."""
+        return None if self.terms is None or self.comes_by_itself else self.terms.constraints
+
+    @property
+    def comes_by_itself(self) -> bool:
+        """Whether the search runs without the terms: mostly the model copies what is kept."""
+        return self.terms is not None and self.terms.are_kept and self.attempt == 0
 
 
 def split_lines(text: str) -> tuple[list[str], tuple[str, ...]]:

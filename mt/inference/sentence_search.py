@@ -136,13 +136,13 @@ class SentenceSearch:
         self.finished.sort(key=lambda pair: -pair[0])
         if len(self.finished) >= n_best:
             bar = self.finished[n_best - 1][0]
-            useful = [self._best_score(node) > bar for node in self.alive]
+            useful = [self._can_exceed(bar, node) for node in self.alive]
             self.alive = list(itertools.compress(self.alive, useful))
             self.parents = list(itertools.compress(self.parents, useful))
 
-    def _best_score(self, node: _Node) -> float:
-        """What a living hypothesis can score at most: log P only falls."""
-        return node.total / self.largest_penalty
+    def _can_exceed(self, score: float, node: _Node) -> bool:
+        """Whether a living hypothesis can get more than a score: log P only falls."""
+        return node.total / self.largest_penalty > score
 
     def _advance_independent(self, candidates: Sequence[Candidate]) -> None:
         """One step of samples or alternatives, with one candidate for each that is alive."""
@@ -286,8 +286,9 @@ class ConstrainedSearch(SentenceSearch):
         score = self._score(node, length_penalty(self.length, self.options.alpha))
         self.finished.append((score, node))
 
-    def _best_score(self, node: _Node) -> float:
-        return self._score(node, self.largest_penalty)
+    def _can_exceed(self, score: float, node: _Node) -> bool:
+        can_exceed = super()._can_exceed(score, node)
+        return can_exceed and self._score(node, self.largest_penalty) > score
 
     def _score(self, node: _Node, penalty: float) -> float:
         """``penalty`` is that of the log P of all tokens but those of the terms."""

@@ -4,7 +4,12 @@ Where a model is sure of a word of its own, the search writes this word and adds
 costs least: "Das Haus ist groß Gebäude." for "The house is big." with house -> Gebäude. The
 cross-attention shows which word renders the source of the term. The sentence is then searched once
 more, from that word on: the term must begin there, and the word does not come again.
+
+What is kept of the source, such as a number, the model mostly copies by itself. So the first search
+goes without it, and only a translation that lacks it is searched again.
 """
+
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -15,9 +20,17 @@ from mt.inference.inputs import Input
 
 # Of a word's attention; misplaced terms have 0.3 at most, own words 0.9 and more.
 LEAST_ATTENTION = 0.5
-MOST_ROUNDS = 3  # searches more
+MOST_ATTEMPTS = 4  # searches of one input
 WITH_DIGITS = {"time", "date", "ordinal", "number", "identifier"}  # the model writes digits too
 QUOTES = "\"'„“”‚‘’«»"
+
+
+def lacks_items(source: Input, n_best: Sequence[str]) -> bool:
+    """Whether one of the translations lacks what is kept, after a search without the terms."""
+    terms = source.terms
+    if terms is None or not source.comes_by_itself:
+        return False
+    return any(terms.rest_of(text) is None for text in n_best)
 
 
 def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) -> bool:
@@ -26,11 +39,14 @@ def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) 
     A number does if the output, ids without eos, has other digits.
     """
     terms = source.terms
-    if terms is None or terms.constraints.rounds == MOST_ROUNDS:
+    if terms is None or source.attempt + 1 == MOST_ATTEMPTS:
         return False
     kinds = {kind for kind, span in zip(terms.kinds, terms.spans, strict=True) if span}
-    if kinds - WITH_DIGITS:
+    if kinds - WITH_DIGITS and not source.comes_by_itself:
         return True
+    rest_of_text = terms.rest_of(tokenizer.decode([output])[0]) if terms.are_kept else None
+    if rest_of_text is not None:
+        return _has_digit(rest_of_text)
     taken = {i for place in terms.constraints.places(output) for i in range(*place[2:])}
     rest = "".join(tokenizer.pieces([id for i, id in enumerate(output) if i not in taken]))
     return bool(kinds) and _has_digit(rest)
@@ -64,7 +80,8 @@ def with_term_in_place(
     has_article = not is_glued and any(map(str.isalpha, word))
     ends = (place.end for place in places if place.end <= begin)
     start = max(fixed, begin - has_article, *ends)
-    return source._replace(prefix=output[:start], terms=source.terms._replace(constraints=placed))
+    terms = source.terms._replace(constraints=placed)
+    return source._replace(prefix=output[:start], terms=terms, attempt=source.attempt + 1)
 
 
 def _replaced_word(

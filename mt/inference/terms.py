@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
@@ -131,6 +132,15 @@ def _outside(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return "".join(text[a:b] for a, b in zip([0, *ends], [*starts, len(text)], strict=True))
 
 
+@lru_cache(maxsize=4096)
+def _written_form(form: str, is_attached: bool) -> re.Pattern[str]:
+    """Finds a form as whole words, with the marks within them: no 5 in 3.5 or in 5-10."""
+    joiner = f"[{re.escape(''.join(sorted(JOINERS)))}]"
+    before = "" if is_attached else rf"(?<![^\W_])(?<![^\W_]{joiner})"
+    after = r"(?=[^\W\d_])" if form.endswith("-") else rf"(?![^\W_])(?!{joiner}[^\W_])"
+    return re.compile(before + re.escape(form) + after)
+
+
 class SearchTerms(NamedTuple):
     """The terms of an input for the search, and how they are written."""
 
@@ -140,6 +150,23 @@ class SearchTerms(NamedTuple):
     stray: frozenset[str] = frozenset()  # signs that may stand in terms alone
     spans: tuple[tuple[int, int] | None, ...] = ()  # of the sources of the terms, in the text
     kinds: tuple[str, ...] = ()
+    attached: frozenset[int] = frozenset()  # the terms that stand right after a word
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether all are items that the source has, none is of a glossary or forbidden."""
+        return bool(self.kinds) and all(self.kinds) and not self.constraints.has_forbidden
+
+    def rest_of(self, text: str) -> str | None:
+        """What a translation has beside the terms, or None where it lacks one of them."""
+        for term in sorted(range(len(self.texts)), key=lambda n: -min(map(len, self.texts[n]))):
+            forms = map(partial(_written_form, is_attached=term in self.attached), self.texts[term])
+            places = (form.search(text) for form in forms)
+            place = next(filter(None, places), None)
+            if place is None:
+                return None
+            text = f"{text[: place.start()]} {text[place.end() :]}"
+        return text
 
 
 class TermEncoder:
@@ -172,7 +199,9 @@ class TermEncoder:
             texts.append(list(form_of_ids.values()))
         constraints = Constraints(self.vocabulary, ids, terms.forbidden, terms.attached)
         kinds = terms.kinds or ("",) * len(terms.spans)
-        return SearchTerms(constraints, texts, rewrite, terms.stray, terms.spans, kinds)
+        return SearchTerms(
+            constraints, texts, rewrite, terms.stray, terms.spans, kinds, terms.attached
+        )
 
     def _encode(self, form: str) -> tuple[list[tuple[int, ...]], bool]:
         """The ids of a form after a blank and after a bracket; whether they spell another text."""
@@ -205,7 +234,8 @@ def written(
     words = {i for i, kind in enumerate(terms.kinds) if not kind}  # of the glossary
     stretches: list[tuple[int, int, TermPlace | None]] = []  # its ids, and the term that they are
     position = 0
-    for place in terms.constraints.places(ids):
+    # Of a term in another one, the longer counts.
+    for place in sorted(terms.constraints.places(ids), key=lambda p: (p.start, -p.end)):
         if place.start < position:  # a term in a term
             continue
         stretches.append((position, place.start, None))

@@ -28,7 +28,7 @@ from mt.inference.options import (
 )
 from mt.inference.outputs import Output
 from mt.inference.sentence_search import Hypothesis
-from mt.inference.term_places import may_stand_elsewhere, with_term_in_place
+from mt.inference.term_places import lacks_items, may_stand_elsewhere, with_term_in_place
 from mt.inference.terms import TermRules, Terms
 from mt.inference.text_models import TextModels
 from mt.inference.translation import Translation
@@ -128,6 +128,8 @@ class Translator(TextModels):
         check_int("batch_size", batch_size)
         plan = self.plan(lines, prefixes, split, terms)
         inputs = list(itertools.chain.from_iterable(plan))
+        if not options.is_beam_search and any(source.terms for source in inputs):
+            raise ValueError("terms need beam search: leave out samples and alternatives")
         parts = [len(line_inputs) for line_inputs in plan for _ in line_inputs]
 
         def on_batch(batch: list[int]) -> None:
@@ -297,24 +299,29 @@ class Translator(TextModels):
         hypotheses = run_batches(
             search_batch, lengths, options.width, batch_size, self.workers, self.exact, on_batch
         )
-        if again := self.place_terms(inputs, hypotheses, batch_size):
+        if again := self.search_again(inputs, hypotheses, batch_size):
             new_hypotheses = self._search(list(again.values()), options, batch_size, lambda _: None)
-            for i, searched_again in zip(again, new_hypotheses, strict=True):
-                hypotheses[i] = searched_again
+            for i, found_again in zip(again, new_hypotheses, strict=True):
+                hypotheses[i] = found_again
         return hypotheses
 
-    def place_terms(
+    def search_again(
         self, inputs: list[Input], hypotheses: list[list[Hypothesis]], batch_size: int = 1
     ) -> dict[int, Input]:
-        """What to search again so that a term takes its place (``term_places``), by its number."""
+        """What to search again, by its number: now with its terms, or so that one has its place."""
         outputs = [best.ids for best, *_ in hypotheses]
-        pairs = enumerate(zip(inputs, outputs, strict=True))
+        with_terms = [i for i, source in enumerate(inputs) if source.terms is not None]
+        lacking = {
+            i: inputs[i]._replace(attempt=1)
+            for i in with_terms
+            if lacks_items(inputs[i], self.texts([h.ids for h in hypotheses[i]]))
+        }
         numbers = [
             i
-            for i, (source, output) in pairs
-            if may_stand_elsewhere(source, output, self.tokenizer)
+            for i in with_terms
+            if i in lacking or may_stand_elsewhere(inputs[i], outputs[i], self.tokenizer)
         ]
-        if not numbers:  # other engines have no attention
+        if not numbers:
             return {}
         aligner = self.aligner  # before threads ask for it
         open_inputs, open_outputs = [inputs[i] for i in numbers], [outputs[i] for i in numbers]
@@ -325,7 +332,7 @@ class Translator(TextModels):
         placed = zip(
             numbers, self.attend(open_inputs, open_outputs, batch_size, place), strict=True
         )
-        return {i: source for i, source in placed if source is not None}
+        return lacking | {i: source for i, source in placed if source is not None}
 
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""

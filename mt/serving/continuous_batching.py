@@ -239,10 +239,9 @@ class ContinuousBatching:
         now = time.monotonic()
         for sentence in stepped:
             request, i = owners[sentence]
-            if sentence.length == 1 and self.metrics is not None:
-                constraints = request.inputs[i].constraints
-                if constraints is None or not constraints.rounds:  # not a search that comes again
-                    self.metrics.first_token(now - request.arrived)
+            is_first = sentence.length == 1 and request.inputs[i].attempt == 0
+            if is_first and self.metrics is not None:
+                self.metrics.first_token(now - request.arrived)
             if not sentence.alive:
                 self._finish(number, request, i, sentence.hypotheses())
             elif request.job.on_partial is not None:
@@ -257,7 +256,7 @@ class ContinuousBatching:
     def _finish(
         self, number: int, request: ActiveRequest, i: int, hypotheses: list[Hypothesis]
     ) -> None:
-        if again := self.translator.place_terms([request.inputs[i]], [hypotheses]):
+        if again := self.translator.search_again([request.inputs[i]], [hypotheses]):
             return self._search_again(number, request, i, again[0])
         alignment = self._alignment(request, i, hypotheses[0])
         with self._changed:

@@ -253,3 +253,44 @@ def test_kinds_are_those_of_the_spans() -> None:
     assert Terms((("12",),), spans=((0, 2),), kinds=("number",)).kinds == ("number",)
     with pytest.raises(ValueError, match="kinds must be as many as spans"):
         Terms((("12",),), spans=((0, 2),), kinds=("number", "date"))
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "rest"),
+    [
+        ("Pay $10 and 10 euros.", "Zahlen Sie 10 $ und 10 Euro.", "Zahlen Sie und Euro."),
+        ("Pay $10 and 10 euros.", "Zahlen Sie 10 und 10 Euro.", None),
+        ("x=-5 and y=-7.", "x=-5 und y=-7.", "x= und y= ."),
+        ("It is 3 or 4.", "Es ist drei oder vier.", "Es ist oder ."),
+        ("It has 5 of 10.", "Es hat 5 von 5-10.", None),
+        ("It has 5 of 10.", "Es hat 3,5 von 10.", None),
+        ("Open a.txt, then b.txt.", "Öffnen Sie a.txt, dann c.txt.", None),
+        ("a 5-year-old", "ein 5-jähriger", "ein jähriger"),
+    ],
+)
+def test_the_rest_of_a_translation_beside_what_is_kept(
+    everyday: Translator, text: str, translation: str, rest: str | None
+) -> None:
+    ((source,),) = everyday.plan([text], terms=TermRules(keep=True))
+    assert source.terms is not None
+    found = source.terms.rest_of(translation)
+    assert (None if found is None else " ".join(found.split())) == rest
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Chapters 1, 2, 3, 4, 5, 6 and 7 are new.", "1, 2, 3, 4, 5, 6 und 7"),
+        ("Error 0x80070005: Access denied (code=-13).", "(code=-13)"),
+        ("Pay $10 and 10 euros.", "10 $ und 10 Euro"),
+        ("Cats &amp; dogs, &lt;%s&gt; and %d items.", "&amp; Hunde, &lt;%s&gt; und %d"),
+    ],
+)
+def test_what_the_model_copies_by_itself_stays(
+    everyday: Translator, text: str, expected: str
+) -> None:
+    """Terms are no reason for another translation where nothing is missing."""
+    rules = TermRules(keep=True)
+    (result,) = everyday.translate([text], split=True, terms=rules)
+    assert expected in result.text
+    assert result == everyday.translate([text], split=True)[0]
