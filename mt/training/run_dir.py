@@ -99,6 +99,10 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     """
     checkpoints = _checkpoints(folder)
     ckpt = None if ckpt is None else str(ckpt)
+    if ckpt in (None, "auto") and not checkpoints and (folder / "model/config.json").is_file():
+        raise ValueError(
+            f"{folder} holds a model and no checkpoint to continue from: name another folder"
+        )
     if ckpt is None:
         if checkpoints:
             raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")

@@ -86,6 +86,14 @@ def test_a_copied_run_goes_on_from_its_last_step(tmp_path: Path) -> None:
     assert run_dir.resume_path(tmp_path, "last") == checkpoints / "step-00000006.ckpt"
 
 
+@pytest.mark.parametrize("ckpt", [None, "auto"])
+def test_a_model_without_checkpoints_is_not_replaced(tmp_path: Path, ckpt: str | None) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a model and no checkpoint"):
+        run_dir.resume_path(tmp_path, ckpt)
+
+
 def test_a_checkpoint_of_step_0_is_no_damaged_one(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     for name, step in {
