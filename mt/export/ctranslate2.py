@@ -112,6 +112,11 @@ def _norm(spec: Any, norm: nn.LayerNorm) -> None:
     spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
+def _refuse_terms(terms: Sequence[object]) -> None:
+    if any(terms):
+        raise ValueError("CTranslate2 keeps no terms: translate with the engine mt")
+
+
 class Engine(common.OwnTokenizer, Translator):
     """CTranslate2 with the methods of our Translator, as far as it can do what they do.
 
@@ -162,8 +167,7 @@ class Engine(common.OwnTokenizer, Translator):
 
     def plan(self, *args: Any, **kwargs: Any) -> list[list[Input]]:
         plan = super().plan(*args, **kwargs)
-        if any(source.terms is not None for line_inputs in plan for source in line_inputs):
-            raise ValueError("CTranslate2 keeps no terms: translate with the engine mt")
+        _refuse_terms([source.terms for line_inputs in plan for source in line_inputs])
         return plan
 
     def greedy(self, sources: Sequence[list[int]]) -> list[list[int]]:
@@ -177,6 +181,7 @@ class Engine(common.OwnTokenizer, Translator):
         prefixes: list[list[int]],
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
+        _refuse_terms(constraints or ())
         if not options.is_beam_search or options.attention or options.mbr:
             raise ValueError(
                 "CTranslate2 gives neither samples, alternatives nor attention, nor what MBR needs"

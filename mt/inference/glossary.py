@@ -207,7 +207,7 @@ def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 
 def _is_comment(line: str) -> bool:
     """# and a blank, or no tab: ``#MeToo`` may be a term."""
-    return line.startswith("#") and (line[1:2] in ("", " ") or "\t" not in line)
+    return line.startswith("# ") or (line.startswith("#") and "\t" not in line)
 
 
 def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[str]]]:

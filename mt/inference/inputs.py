@@ -35,7 +35,6 @@ class Input(NamedTuple):
     terms: SearchTerms | None = None
     before: str = ""  # what stands before it in the line, and before its translation
     apart: tuple[int, ...] = ()  # words of the text after which a mark stands apart in the line
-
     attempt: int = 0  # how often it was searched before, without or with its terms
 
     @property
@@ -100,13 +99,12 @@ def plan_inputs(
             )
         part_texts = [text] if len(parts) == 1 else tokenizer.decode(parts)
         befores = [before, *[" "] * len(parts)]
+        aparts = [apart, *[()] * len(parts)]  # words are counted on through the parts
+        rows_of_parts = zip(parts, part_texts, befores, aparts, strict=False)
         inputs[n] += [
-            Input(ids, caps, [], part_text, before=part_before)
-            for ids, part_text, part_before in zip(parts, part_texts, befores, strict=False)
+            Input(ids, caps, [], part_text, before=part_before, apart=part_apart)
+            for ids, part_text, part_before, part_apart in rows_of_parts
         ]
-        if parts and apart:
-            first = len(inputs[n]) - len(parts)
-            inputs[n][first] = inputs[n][first]._replace(apart=apart)
     return inputs
 
 

@@ -96,6 +96,11 @@ class SearchOptions:
         """Whether hypotheses compete; samples and alternatives go on independently."""
         return not (self.samples or self.alternatives)
 
+    def check_terms(self) -> None:
+        """Raises ValueError where a search with terms is not possible."""
+        if not self.is_beam_search:
+            raise ValueError("terms need beam search: leave out samples and alternatives")
+
 
 def load_search_defaults(path: str | os.PathLike[str]) -> SearchOptions:
     """The beam size and alpha that a model folder or an export names, else the paper's (6.1).

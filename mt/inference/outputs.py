@@ -42,9 +42,11 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
     """The text of one of an output's hypotheses, its terms written as they must be."""
     terms, all_caps = output.input.terms, output.input.all_caps
     (text,) = texts([ids], tokenizer)
-    # What is kept may have such signs, also where the model spells it in other pieces.
-    rest = terms.rest_of(text) if terms is not None and terms.are_kept else None
-    stray = "" if terms is None else "".join(set(text if rest is None else rest) & terms.stray)
+    stray = "" if terms is None else "".join(set(text) & terms.stray)
+    if stray and terms is not None and terms.are_kept:
+        # What is kept may have such signs, also where the model spells it in other pieces.
+        rest = terms.rest_of(text)
+        stray = stray if rest is None else "".join(set(rest) & terms.stray)
     if terms is not None and (terms.rewrite or all_caps or stray):
         text = written(ids, terms, tokenizer, all_caps, stray)
     elif all_caps:

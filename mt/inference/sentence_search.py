@@ -81,8 +81,7 @@ class SentenceSearch:
             limit = max(len(source) + MAX_EXTRA, options.min_length)
         if constraints is None:
             return cls(options, max(limit, len(prefix)), prefix, [*source, EOS])
-        if not options.is_beam_search:
-            raise ValueError("terms need beam search: leave out samples and alternatives")
+        options.check_terms()
         if options.max_length is None:  # a hypothesis that lacks a term would use all of it
             usual = 2 * len(source) + 10 + constraints.fewest_tokens
             limit = max(min(limit, usual), options.min_length)

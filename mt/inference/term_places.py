@@ -9,7 +9,7 @@ What is kept of the source, such as a number, the model mostly copies by itself.
 goes without it, and only a translation that lacks it is searched again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ WITH_DIGITS = {"time", "date", "ordinal", "number", "identifier"}  # the model w
 QUOTES = "\"'„“”‚‘’«»"
 
 
-def lacks_items(source: Input, n_best: Sequence[str]) -> bool:
+def lacks_items(source: Input, n_best: Iterable[str]) -> bool:
     """Whether one of the translations lacks what is kept, after a search without the terms."""
     terms = source.terms
     if terms is None or not source.comes_by_itself:

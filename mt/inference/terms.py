@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 SIGNS = frozenset("%{}$`")
 MOST_JOINERS = 8  # characters of them that are looked at
-AFTER_WORD = re.compile(rf"[^\W_][{re.escape(''.join(sorted(JOINERS)))}]*\Z")
+JOINER = f"[{re.escape(''.join(sorted(JOINERS)))}]"
+AFTER_WORD = re.compile(rf"[^\W_]{JOINER}*\Z")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
 MOST_FORM_CHARACTERS = 20_000  # of all forms of a sentence's terms
 
@@ -135,9 +136,8 @@ def _outside(text: str, spans: Sequence[tuple[int, int]]) -> str:
 @lru_cache(maxsize=4096)
 def _written_form(form: str, is_attached: bool) -> re.Pattern[str]:
     """Finds a form as whole words, with the marks within them: no 5 in 3.5 or in 5-10."""
-    joiner = f"[{re.escape(''.join(sorted(JOINERS)))}]"
-    before = "" if is_attached else rf"(?<![^\W_])(?<![^\W_]{joiner})"
-    after = r"(?=[^\W\d_])" if form.endswith("-") else rf"(?![^\W_])(?!{joiner}[^\W_])"
+    before = "" if is_attached else rf"(?<![^\W_])(?<![^\W_]{JOINER})"
+    after = r"(?=[^\W\d_])" if form.endswith("-") else rf"(?![^\W_])(?!{JOINER}[^\W_])"
     return re.compile(before + re.escape(form) + after)
 
 
@@ -160,12 +160,13 @@ class SearchTerms(NamedTuple):
     def rest_of(self, text: str) -> str | None:
         """What a translation has beside the terms, or None where it lacks one of them."""
         for term in sorted(range(len(self.texts)), key=lambda n: -min(map(len, self.texts[n]))):
-            forms = map(partial(_written_form, is_attached=term in self.attached), self.texts[term])
-            places = (form.search(text) for form in forms)
-            place = next(filter(None, places), None)
-            if place is None:
+            is_attached = term in self.attached
+            forms = dict.fromkeys(self.texts[term])
+            matches = (_written_form(form, is_attached).search(text) for form in forms)
+            match = next(filter(None, matches), None)
+            if match is None:
                 return None
-            text = f"{text[: place.start()]} {text[place.end() :]}"
+            text = f"{text[: match.start()]} {text[match.end() :]}"
         return text
 
 

@@ -128,8 +128,8 @@ class Translator(TextModels):
         check_int("batch_size", batch_size)
         plan = self.plan(lines, prefixes, split, terms)
         inputs = list(itertools.chain.from_iterable(plan))
-        if not options.is_beam_search and any(source.terms for source in inputs):
-            raise ValueError("terms need beam search: leave out samples and alternatives")
+        if any(source.terms for source in inputs):
+            options.check_terms()
         parts = [len(line_inputs) for line_inputs in plan for _ in line_inputs]
 
         def on_batch(batch: list[int]) -> None:
@@ -314,7 +314,7 @@ class Translator(TextModels):
         lacking = {
             i: inputs[i]._replace(attempt=1)
             for i in with_terms
-            if lacks_items(inputs[i], self.texts([h.ids for h in hypotheses[i]]))
+            if lacks_items(inputs[i], (self.texts([h.ids])[0] for h in hypotheses[i]))
         }
         numbers = [
             i

@@ -46,10 +46,9 @@ class DecoderOnly(Stacks):
 
     def joined_states(self, packed: Packed) -> Tensor:
         """Sequences -> states [n, d_model]. Raises ValueError for one that is too long."""
-        longest = packed.rows.shape[1]  # at most: the longest source and the longest target
-        if self.positions is not None and longest > self.positions.num_embeddings:
-            longest = int(packed.positions.max()) + 1
-        self.check_length(longest)
+        # The rows are as long as the longest source and the longest target together.
+        if not self.has_positions(packed.rows.shape[1]):
+            self.check_length(int(packed.positions.max()) + 1)
         layout = self.layout(packed)
         (x,) = self.embed(packed)
         x = self.dropout(x)

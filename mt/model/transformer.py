@@ -177,9 +177,13 @@ class Stacks(nn.Module):
             return positional_encoding(positions, self.d_model)
         return self.positions(positions)
 
+    def has_positions(self, longest: int) -> bool:
+        """Whether there are positions for a sequence: sinusoids go on, learned ones end."""
+        return self.positions is None or longest <= self.positions.num_embeddings
+
     def check_length(self, longest: int) -> None:
         """ValueError for a sequence longer than the learned positions."""
-        if self.positions is not None and longest > self.positions.num_embeddings:
+        if self.positions is not None and not self.has_positions(longest):
             raise ValueError(
                 f"a sentence of {longest} positions: more than the "
                 f"learned_positions={self.positions.num_embeddings} of the model"

@@ -106,8 +106,8 @@ def plan_request(
         plan += translator.plan(all_lines[part], part_prefixes, job.split, job.terms)
     inputs = list(itertools.chain.from_iterable(plan))
     wanted = job.terms is not None and (job.terms.glossary or job.terms.forbidden)
-    if not job.options.is_beam_search and (wanted or any(x.terms for x in inputs)):
-        raise ValueError("terms need beam search: leave out samples and alternatives")
+    if wanted or any(x.terms for x in inputs):
+        job.options.check_terms()
     longest = max((len(x.prefix) for x in inputs), default=0)
     if longest > max_prefix:
         message = f"a prefix of {longest:,} tokens is too long: give at most"

@@ -24,13 +24,14 @@ LOCK_TIMEOUT = 3.0  # seconds in which the workers of a killed run end, which ho
 
 def run_dir(ckpt: str | None, new: str) -> str:
     """The folder of a run: a new one, or the folder of the checkpoint that it resumes."""
-    ckpt = None if ckpt is None else str(ckpt)  # a number, if it looks like one
     if ckpt == "last":
         newest = max(Path("outputs").glob("**/checkpoints/*.ckpt"), key=_modified, default=None)
         if newest:
             return str(newest.parent.parent)
-    elif ckpt not in (None, "auto") and Path(ckpt).is_file():
-        return str(Path(ckpt).absolute().parent.parent)
+    elif ckpt not in (None, "auto"):
+        path = Path(str(ckpt))  # Hydra reads 5 as a number
+        if path.is_file():
+            return str(path.absolute().parent.parent)
     return new_dir(new)
 
 
@@ -98,7 +99,6 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     it does not belong to the folder.
     """
     checkpoints = _checkpoints(folder)
-    ckpt = None if ckpt is None else str(ckpt)
     if ckpt in (None, "auto") and not checkpoints and (folder / "model/config.json").is_file():
         raise ValueError(
             f"{folder} holds a model and no checkpoint to continue from: name another folder"
@@ -116,7 +116,7 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
             where = folder if _is_named() else "outputs/"
             raise FileNotFoundError(f"no checkpoint in {where}: leave out ckpt=last to begin a run")
         return max(checkpoints, key=_progress)
-    path = Path(ckpt)
+    path = Path(str(ckpt))
     if path.is_dir():
         raise ValueError(f"ckpt={ckpt} is a folder: name a file, RUN/checkpoints/NAME.ckpt")
     if not path.is_file():

@@ -69,9 +69,8 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
 
     def read() -> None:
         try:
-            for number, line in enumerate(_raw_lines(stream, name), start=1):
-                # An empty one would mark the end.
-                lines.put(line if number > 1 else without_mark(line) or b"\n")
+            for line in _raw_lines(stream, name):
+                lines.put(line)
                 if len(line) > LONG_LINE:
                     lines.join()
         except Exception as error:
@@ -102,13 +101,16 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
 
 
 def _raw_lines(stream: BinaryIO | gzip.GzipFile, name: str | Path) -> Iterator[bytes]:
-    """The lines with their ends. ValueError with the number of one that is too long."""
+    """The lines with their ends. ValueError with the number of one that is too long.
+
+    The mark of the byte order is no text of the first one, and no line is empty.
+    """
     number = 0
     while line := stream.readline(MAX_LINE + 1):
         number += 1
         if len(line) > MAX_LINE:
             raise ValueError(f"{name}, line {number}: longer than {MAX_LINE:,} bytes")
-        yield line
+        yield line if number > 1 else without_mark(line) or b"\n"
 
 
 def count_lines(path: Path) -> int:
@@ -339,8 +341,6 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
         number = 0
         try:
             for number, raw in enumerate(_raw_lines(stream, path), start=1):
-                if number == 1:
-                    raw = without_mark(raw)
                 yield _decode(raw, path, number)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}, after line {number}: damaged gzip: {error}") from None
