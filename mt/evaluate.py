@@ -193,8 +193,7 @@ class EvaluatedModel:
                 results = self.translator.translate(
                     sources, options, batch_size=self.batch_size, on_progress=bar.update
                 )
-            seconds = time.perf_counter() - start
-            tokens = sum(result.tokens for result in results)
+            seconds, tokens = time.perf_counter() - start, sum(result.tokens for result in results)
             search = {
                 "beam_size": options.beam_size, "alpha": options.alpha, "output_tokens": tokens,
                 "seconds": round(seconds, 3), "tokens_per_second": round(tokens / seconds, 1),
@@ -248,17 +247,20 @@ def warn_of_odd_text(tokenized: bool, **sides: list[str]) -> None:
 def pick_languages(config: EvaluateConfig, model: EvaluatedModel | None) -> tuple[str, str]:
     """Source and target language. ValueError when the data have other languages than the model.
 
-    The sides of a user's files may have any names; only where both languages are swapped are they
-    taken for languages.
+    The sides of a user's files may have any names, ``src`` and ``ref`` any ends; only where both
+    languages are swapped are they taken for languages.
     """
     source, target = languages = config.languages if model is None else model.languages
-    swapped = config.languages == languages[::-1] != languages
+    data = config.languages
+    if config.own_files and model is not None:
+        data = [file.suffix[1:] for file in cast("FileReader", config.reader).files(config.split)]
+    swapped = data == languages[::-1] != languages
     is_language_pair = not isinstance(config.reader, FileReader) and source.isalpha()
-    if not config.own_files and (swapped or (is_language_pair and config.languages != languages)):
-        hint = f": set data.src={source} data.tgt={target}" if swapped else ""
+    if swapped or (is_language_pair and data != languages):
+        settings = f"set data.src={source} data.tgt={target}"
+        hint = f": {'swap src and ref' if config.own_files else settings}" if swapped else ""
         raise ValueError(
-            f"the model translates {source} to {target}, the data are {config.languages[0]} to "
-            f"{config.languages[1]}{hint}"
+            f"the model translates {source} to {target}, the data are {data[0]} to {data[1]}{hint}"
         )
     return source, target if target.isalpha() else "de"  # the number of a column is no language
 
@@ -324,10 +326,9 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
     inputs = [] if config.hyp is None else [Path(config.hyp)]
     if isinstance(config.reader, FileReader):
         inputs += config.reader.files(config.split)
-    for name in replaced:
-        check_not_input(run_dir / name, *inputs)
-    for name in also_replaced:
-        check_not_input(without_comet / name, *inputs)
+    outputs = [run_dir / name for name in replaced]
+    for path in [*outputs, *(without_comet / name for name in also_replaced)]:
+        check_not_input(path, *inputs)
     for file in inputs:
         if file.resolve().parent == run_dir.resolve() and reports.is_report_name(file.name):
             raise ValueError(f"{file}: the report would replace it: name another hydra.run.dir")

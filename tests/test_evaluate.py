@@ -614,6 +614,13 @@ def test_data_of_the_other_direction_are_refused(evaluate: RunModule) -> None:
     done = evaluate("data.src=de", "data.tgt=en", "search.beam_size=1")
     assert done.code == 2
     assert "the model translates en to de, the data are de to en" in done.err
+    for name in ("t.en", "t.de"):
+        Path(name).write_text(f"{name}\n")
+    done = evaluate("src=t.de", "ref=t.en", "search.beam_size=1")
+    assert done.code == 2
+    assert "the data are de to en: swap src and ref" in done.err
+    done = evaluate("src=t.de", "ref=t.en", "hyp=t.en", "model_path=null")  # of any program
+    assert done.code == 0
 
 
 def test_nothing_of_an_evaluation_before_stays(evaluate: RunModule, tmp_path: Path) -> None:

@@ -287,6 +287,12 @@ def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: 
         (["--input", "in", "--output", "folder"], "folder: is a folder"),
         (["--input", "a.en.gz"], "a.en.gz is compressed: unpack it first"),
         (["--input", "in", "--output", "."], r"\.: is a folder: name a file in it"),
+        (["--input", ""], "--input is empty: name a file"),
+        (["--input", "in", "--output", ""], "--output is empty: name a file"),
+        (
+            ["--input", "in", "--max-length", "0"],
+            "max_length=0: must be null or a whole number from 1",
+        ),
     ],
 )
 def test_files_that_cannot_be_used(

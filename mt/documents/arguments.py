@@ -37,6 +37,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         args.decimal = None
     if args.sentences and args.input is not None:
         parser.error("give sentences or --input, not both")
+    for name in ("input", "output", "score", "glossary"):
+        if getattr(args, name) == "":
+            parser.error(f"--{name} is empty: name a file")
     for name in ("input", "output"):
         if getattr(args, name) == "-":  # standard input or output, as without it
             setattr(args, name, None)

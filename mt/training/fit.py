@@ -38,6 +38,8 @@ def fit(run: Run) -> int:
         _open_folder(run)
     if run.resume is not None:
         log.info(f"resuming from {run.resume}")
+    if trainer.num_nodes > 1:
+        log.info(f"waiting for all of {trainer.num_nodes} machines, which need the same settings")
     try:
         with run.interruption.install_handlers(trainer, module):
             trainer.fit(module, run.data, ckpt_path=run.resume)
@@ -146,6 +148,12 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
     run.trainer.validate(run.module, datamodule=run.data, verbose=False)
     scores = run.trainer.callback_metrics
     perplexity = round(float(scores["val_ppl"]), 3)
+    if not math.isfinite(float(scores["val_loss"])):
+        precision = run.trainer.precision
+        log.warning(
+            f"the validation loss of the model is not a finite number: its numbers are too large "
+            f"for trainer.precision={precision}. Train with bf16-mixed or 32-true"
+        )
     if perplexity > last_perplexity and len(paths) > 1:
         log.warning(
             f"the mean of {len(paths)} checkpoints is worse than the weights were at the last "

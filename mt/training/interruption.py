@@ -26,13 +26,14 @@ class Interruption(pl.Callback):
     """The first signal ends training after the current step, the second one ends the run at once.
 
     Before and after training one signal ends the run of ``folder`` at once: its files are intact,
-    and ``ckpt=last`` does the rest.
+    and ``ckpt=last`` does the rest. That is also so while a run waits for its other machines.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.signum: int = signal.SIGTERM  # unless this rank receives a different one
         self.training = False
+        self.handler: Any = None
 
     @contextmanager
     def install_handlers(self, trainer: pl.Trainer, module: TranslationModule) -> Iterator[None]:
@@ -47,12 +48,21 @@ class Interruption(pl.Callback):
                 log.warning("stopping after this step; a second signal stops at once")
 
         keep_signal_handlers(trainer)
-        before = {signum: signal.signal(signum, handle) for signum in SIGNALS}
+        self.handler = handle
+        # torch waits for the other machines in C++, where Python calls no handler of its own.
+        first = handle if trainer.num_nodes == 1 else signal.SIG_DFL
+        before = {signum: signal.signal(signum, first) for signum in SIGNALS}
         try:
             yield
         finally:
             for signum, handler in before.items():
                 signal.signal(signum, handler)
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """All machines have connected."""
+        if self.handler is not None:
+            for signum in SIGNALS:
+                signal.signal(signum, self.handler)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.training = True

@@ -62,8 +62,9 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
     So a prompt is answered line by line and a pipe in large blocks. With ``whole``, as for a
     file, every block but the last is full. Lines end at \n alone; a \r before it is dropped.
     Raises ValueError with the number of a line that is not UTF-8 or too long, when its block is
-    due.
+    due; in what is typed, U+FFFD stands for bytes that are not UTF-8.
     """
+    errors = "replace" if stream.isatty() else "strict"
     lines: queue.Queue[bytes] = queue.Queue(maxsize=BLOCK)
     failure: list[Exception] = []
 
@@ -91,7 +92,8 @@ def read_blocks(stream: BinaryIO, name: str, whole: bool = False) -> Iterator[li
                 break
             block.append(get())
             size += len(block[-1])
-        texts = [_decode(raw, name, done + i) for i, raw in enumerate(block, start=1) if raw]
+        numbered = enumerate(filter(None, block), start=done + 1)
+        texts = [_decode(raw, name, number, errors) for number, raw in numbered]
         done += len(texts)
         yield texts
         if not block[-1]:
@@ -123,9 +125,9 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def _decode(line: bytes, name: str | Path, number: int) -> str:
+def _decode(line: bytes, name: str | Path, number: int, errors: str = "strict") -> str:
     try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors)
     except UnicodeDecodeError as error:
         message = f"{name}, line {number}: not UTF-8 ({error.reason}): save it as UTF-8"
         raise ValueError(message) from None

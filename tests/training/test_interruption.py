@@ -402,6 +402,27 @@ def test_a_rank_that_fails_ends_the_job_and_two_nodes_resume_it(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_waits_for_another_machine_can_be_ended(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
+) -> None:
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "NODE_RANK": "0"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    changes = {"trainer.devices": 1, "trainer.num_nodes": 2}
+    process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "waiting for all of 2 machines" in line:
+            break
+    time.sleep(2)
+    process.send_signal(signum)
+    process.communicate(timeout=30)
+    assert process.returncode == -signum
+    assert not (tmp_path / "run" / "model").exists()
+
+
+@pytest.mark.slow
 def test_a_rank_does_not_outlive_rank_0(corpus: Path, tmp_path: Path) -> None:
     changes = {"trainer.max_steps": 100_000, "trainer.devices": 2, "data.validation_limit": 3}
     process = start(arguments(corpus, tmp_path / "run", **changes), tmp_path)

@@ -93,7 +93,7 @@ def test_long_lines_are_not_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
         read += 1
         return b"x" * 10**5 + b"\n" if read < 100 else b""
 
-    stream = SimpleNamespace(readline=readline)
+    stream = SimpleNamespace(readline=readline, isatty=lambda: False)
     for number, block in enumerate(read_blocks(stream, "in"), start=1):
         assert len(block) == 1
         time.sleep(0.001)  # for a thread that reads ahead
@@ -121,3 +121,20 @@ def test_a_stream_takes_everything() -> None:
 def test_a_mark_of_the_byte_order_is_no_text(content: bytes, lines: list[str]) -> None:
     blocks = read_blocks(io.BytesIO(b"\xef\xbb\xbf" + content), "in", whole=True)
     assert [line for block in blocks for line in block] == lines
+
+
+def test_what_is_typed_need_not_be_utf8() -> None:
+    """A stray byte does not end a session; a file with one would be translated wrongly."""
+
+    class Typed(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    typed = "Wörter\n".encode("latin-1") + b"words\n"
+    blocks = list(read_blocks(Typed(typed), "standard input"))
+    assert [line for block in blocks for line in block] == [
+        "W\N{REPLACEMENT CHARACTER}rter",
+        "words",
+    ]
+    with pytest.raises(ValueError, match="standard input, line 1: not UTF-8"):
+        list(read_blocks(io.BytesIO(typed), "standard input"))
