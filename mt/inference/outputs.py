@@ -6,6 +6,7 @@ Shapes: N layers, h heads, T target tokens and S source tokens, eos counted in b
 import logging
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 # Marks such as !!! at the end of a source, and what a translation has there
 _MARKS = re.compile(r"(?<![!?])[!?]{2,}(?=[\"'”’»]{0,3}\s*\Z)")
+# A mark after an emoji, which the model omits; U+FE0F asks for the coloured picture
+_AFTER_SIGN = re.compile(r"([^\w\s])(\ufe0f?)([.!?])\s*\Z")
 _END = re.compile(r"(?<![!?.…])[!?.…]{0,50}([\"'“‘”’«»]{0,3})\.?\Z")
 
 
@@ -56,11 +59,15 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
 
 
 def _with_marks_of(source: str, text: str) -> str:
-    """The text with the source's !!! and its ellipses, which NFKC turns into three dots."""
+    """The text with the source's !!!, its ellipses, which NFKC turns into three dots, and its mark
+    after an emoji.
+    """
     if "…" in source and "..." not in source:
         text = text.replace("...", "…")
     if marks := _MARKS.search(source):
         text = _END.sub(lambda end: marks[0] + end[1], text, count=1)
+    elif (end := _AFTER_SIGN.search(source)) and unicodedata.category(end[1]) in ("So", "Sk"):
+        text += end[3] if text.endswith(end[1] + end[2]) else ""
     return text
 
 

@@ -438,6 +438,26 @@ def test_a_sentence_in_capitals_is_translated_in_lower_case_and_put_in_capitals_
 def test_ellipses_and_marks_are_written_as_the_source_has_them(
     bpe: Tokenizer, source: str, written: str
 ) -> None:
-    [ids] = bpe.encode_target(["ja... nein"])
+    assert output_of(bpe, source, "ja... nein") == written
+
+
+def output_of(bpe: Tokenizer, source: str, translation: str) -> str:
+    [ids] = bpe.encode_target([translation])
     output = Output(Input([5], False, [], source), [Hypothesis(ids, 0.0, 0.0)], None)
-    assert output_text(output, ids, bpe) == written
+    return output_text(output, ids, bpe)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "written"),
+    [
+        ("Great 🎉!", "Toll 🎉", "Toll 🎉!"),
+        ("Great 👋🏽. ", "Toll 👋🏽", "Toll 👋🏽."),
+        ("Great 🎉.", "Toll 🎉.", "Toll 🎉."),
+        ("Great 🎉.", "Toll", "Toll"),
+        ("Great 🎉", "Toll 🎉", "Toll 🎉"),
+        ("Great (really).", "Toll (wirklich)", "Toll (wirklich)"),
+    ],
+)
+def test_a_mark_after_an_emoji_stays(source: str, translation: str, written: str) -> None:
+    everyday = Tokenizer.load(checkpoint.BUNDLED_MODEL / "tokenizer.model")
+    assert output_of(everyday, source, translation) == written
