@@ -291,7 +291,7 @@ def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: 
         (["--input", "in", "--output", ""], "--output is empty: name a file"),
         (
             ["--input", "in", "--max-length", "0"],
-            "max_length=0: must be null or a whole number from 1",
+            "max_length=0: must be a whole number of at least 1",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from mt.inference.linear import PRECISIONS
 from mt.inference.number_forms import DECIMALS
 from mt.inference.options import SearchOptions
 from mt.utils import console
+from mt.utils.checks import check_int
 
 SEARCH_HELP = {  # for each field of SearchOptions that is a number
     "beam_size": "number of hypotheses kept; 1 is greedy (default: the model's own, else 4)",
@@ -109,5 +110,7 @@ def search_options(args: argparse.Namespace, defaults: SearchOptions) -> SearchO
 
     Raises ValueError that names a value that makes no sense.
     """
+    if args.max_length is not None:  # 0 would translate all to nothing
+        check_int("max_length", args.max_length)
     values = {name: getattr(args, name) for name in SEARCH_HELP if getattr(args, name) is not None}
     return replace(defaults, **values, mbr=args.mbr, attention=args.attention or args.align)

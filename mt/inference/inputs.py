@@ -13,15 +13,11 @@ from mt.inference.constraints import Constraints
 from mt.inference.glossary import Glossary
 from mt.inference.options import MAX_LENGTH
 from mt.inference.terms import SearchTerms, TermEncoder, TermRules, Terms
+from mt.inference.typed_text import tidy
 
 log = logging.getLogger(__name__)
 
 CHUNK = 2**16  # characters; SentencePiece takes 200 bytes and more for each one of a long word
-# "Hello , you !", but not in code or placeholders, nor "2 : 1"
-_BLANK_BEFORE_MARK = re.compile(
-    r"(?<=[^\W_]) +(?=[,;](?:\s|\Z)|:\s+[^\W\d_]|:\Z|[.!?](?:\s*\Z|\s+[A-Z]))"
-)
-_CODE_SIGNS = re.compile(r"[`{}<>]")
 LONG_PIECE = 16  # characters; SentencePiece learns no longer one unless it is asked to
 
 
@@ -78,7 +74,7 @@ def plan_inputs(
     layout stands outside of them, unless the line has a prefix with which it must begin.
     """
     rows = [
-        (n, before, *(_tidy(text) if split else (text, ())))
+        (n, before, *(tidy(text) if split else (text, ())))
         for n, line in enumerate(lines)
         for before, text in _rows(line, split, any(prefixes[n : n + 1]))
     ]
@@ -106,15 +102,6 @@ def plan_inputs(
             for ids, part_text, part_before, part_apart in rows_of_parts
         ]
     return inputs
-
-
-def _tidy(text: str) -> tuple[str, tuple[int, ...]]:
-    """A typed text without blanks before its marks, and the numbers of the words before those."""
-    if _CODE_SIGNS.search(text):
-        return text, ()
-    words_before = [len(text[: m.start()].split()) for m in _BLANK_BEFORE_MARK.finditer(text)]
-    apart = tuple(count - 1 - n for n, count in enumerate(words_before))  # n marks are counted
-    return _BLANK_BEFORE_MARK.sub("", text), apart
 
 
 def _rows(line: str, split: bool, has_prefix: bool) -> list[tuple[str, str]]:

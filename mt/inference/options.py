@@ -56,7 +56,7 @@ class SearchOptions:
         check_int("samples", self.samples, 0, MAX_WIDTH)
         check_int("alternatives", self.alternatives, 0, MAX_WIDTH)
         check_int("min_length", self.min_length, 0, MAX_LENGTH)
-        check_int("max_length", self.max_length, 1, MAX_LENGTH, optional=True)
+        check_int("max_length", self.max_length, 0, MAX_LENGTH, optional=True)
         check_int("no_repeat_ngram", self.no_repeat_ngram, 0, MAX_LENGTH)
         check_int("top_k", self.top_k, 0, MAX_TOP_K)
         check_int("seed", self.seed, 0, MAX_SEED)

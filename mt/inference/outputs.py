@@ -68,7 +68,19 @@ def _with_marks_of(source: str, text: str) -> str:
         text = _END.sub(lambda end: marks[0] + end[1], text, count=1)
     elif (end := _AFTER_SIGN.search(source)) and unicodedata.category(end[1]) in ("So", "Sk"):
         text += end[3] if text.endswith(end[1] + end[2]) else ""
-    return text
+    return _with_inner_quotes(text)
+
+
+def _with_inner_quotes(text: str) -> str:
+    """German quotes within quotes: „so ‚und so‘“. The model writes all of them alike."""
+    depth, signs = 0, []
+    for sign in text if text.count("„") > 1 else "":
+        depth += sign == "„"
+        signs.append({"„": "‚", "“": "‘"}.get(sign, sign) if depth > 1 else sign)
+        depth -= sign == "“"
+        if depth < 0:
+            return text
+    return "".join(signs) if signs and depth == 0 else text
 
 
 def segment(

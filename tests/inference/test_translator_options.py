@@ -25,6 +25,7 @@ from mt.inference.translation import Translation
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 
+EVERYDAY = Tokenizer.load(checkpoint.BUNDLED_MODEL / "tokenizer.model")
 LINES = [pair[0] for pair in phrasebook.phrases()][:40:2]
 
 
@@ -459,5 +460,18 @@ def output_of(bpe: Tokenizer, source: str, translation: str) -> str:
     ],
 )
 def test_a_mark_after_an_emoji_stays(source: str, translation: str, written: str) -> None:
-    everyday = Tokenizer.load(checkpoint.BUNDLED_MODEL / "tokenizer.model")
-    assert output_of(everyday, source, translation) == written
+    assert output_of(EVERYDAY, source, translation) == written
+
+
+@pytest.mark.parametrize(
+    ("translation", "written"),
+    [
+        ("Er: „Sie sagte „Nein“.“", "Er: „Sie sagte ‚Nein‘.“"),
+        ("„Ja“ und „nein“.", "„Ja“ und „nein“."),
+        ("„Er sagte „ja“ und „nein“.“ „Gut“", "„Er sagte ‚ja‘ und ‚nein‘.“ „Gut“"),
+        ("„Er sagte „ja.", "„Er sagte „ja."),
+        ("“Er“ „sagte „ja“", "“Er“ „sagte „ja“"),
+    ],
+)
+def test_quotes_within_quotes_have_other_signs(translation: str, written: str) -> None:
+    assert output_of(EVERYDAY, "He said so.", translation) == written
