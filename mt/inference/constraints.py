@@ -336,12 +336,15 @@ class Constraints:
             state = state.advance(token)
         return min(state.remaining, state.remaining_after_word)
 
-    def places(self, ids: Sequence[int]) -> list[TermPlace]:
-        """Where the terms that are met stand in an output, ids without eos."""
+    def places(self, ids: Sequence[int], goes_on: bool = False) -> list[TermPlace]:
+        """Where the terms that are met stand in an output, ids without eos.
+
+        Without those that may still become a part of a longer word, if the output ``goes_on``.
+        """
         if not self.terms:
             return []
         state, places, met = self.start, [], 0
-        for end, token in enumerate([*ids, EOS]):
+        for end, token in enumerate(ids if goes_on else [*ids, EOS]):
             after = state.advance(token)
             if after.settled != met:  # a term has ended here, or before a joiner
                 term = (after.settled ^ met).bit_length() - 1

@@ -48,7 +48,7 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
     stray = "" if terms is None else "".join(set(text) & terms.stray)
     if stray and terms is not None and terms.are_kept:
         # What is kept may have such signs, also where the model spells it in other pieces.
-        rest = terms.rest_of(text)
+        rest = terms.rest_of(text, all_caps)
         stray = stray if rest is None else "".join(set(rest) & terms.stray)
     if terms is not None and (terms.rewrite or all_caps or stray):
         text = written(ids, terms, tokenizer, all_caps, stray)
@@ -81,6 +81,17 @@ def _with_inner_quotes(text: str) -> str:
         if depth < 0:
             return text
     return "".join(signs) if signs and depth == 0 else text
+
+
+def _with_items(output: Output, tokenizer: Tokenizer) -> list[Hypothesis]:
+    """The best hypothesis, and of the others those that have what is kept of the source."""
+    best, *others = output.hypotheses
+    terms, any_case = output.input.terms, output.input.all_caps
+    if terms is None or not terms.are_kept or not others:
+        return output.hypotheses
+    others_texts = texts([other.ids for other in others], tokenizer)
+    pairs = zip(others, others_texts, strict=True)
+    return [best, *(other for other, text in pairs if terms.rest_of(text, any_case) is not None)]
 
 
 def segment(
@@ -126,7 +137,7 @@ def join(
         is_blank = not any(c.isprintable() and not c.isspace() for c in line)
         text = "" if is_blank else unchanged(line)
         return Translation(line, text, 0.0, 0, ((text, 0.0),))
-    ranks = list(zip(*(output.hypotheses for output in outputs), strict=False))
+    ranks = list(zip(*(_with_items(output, tokenizer) for output in outputs), strict=False))
     texts = [
         [output_text(o, h.ids, tokenizer) for o, h in zip(outputs, hypotheses, strict=True)]
         for hypotheses in ranks

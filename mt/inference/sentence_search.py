@@ -287,12 +287,12 @@ class ConstrainedSearch(SentenceSearch):
 
     def _can_exceed(self, score: float, node: _Node) -> bool:
         can_exceed = super()._can_exceed(score, node)
-        return can_exceed and self._score(node, self.largest_penalty) > score
+        return can_exceed and self._score(node, self.largest_penalty, goes_on=True) > score
 
-    def _score(self, node: _Node, penalty: float) -> float:
+    def _score(self, node: _Node, penalty: float, goes_on: bool = False) -> float:
         """``penalty`` is that of the log P of all tokens but those of the terms."""
         path = list(node.path())[::-1]
         ids = [step.token for step in path if step.token != EOS]
-        places = self.constraints.places(ids)
+        places = self.constraints.places(ids, goes_on)
         of_terms = sum(step.log_prob for place in places for step in path[place.start : place.end])
         return (node.total - of_terms) / penalty + of_terms / self.source_penalty

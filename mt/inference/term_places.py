@@ -9,8 +9,6 @@ What is kept of the source, such as a number, the model mostly copies by itself.
 goes without it, and only a translation that lacks it is searched again.
 """
 
-from collections.abc import Iterable
-
 from torch import Tensor
 
 from mt.data.tokenizer import Tokenizer
@@ -25,12 +23,12 @@ WITH_DIGITS = {"time", "date", "ordinal", "number", "identifier"}  # the model w
 QUOTES = "\"'„“”‚‘’«»"
 
 
-def lacks_items(source: Input, n_best: Iterable[str]) -> bool:
-    """Whether one of the translations lacks what is kept, after a search without the terms."""
+def lacks_items(source: Input, best: str) -> bool:
+    """Whether the best translation lacks what is kept, after a search without the terms."""
     terms = source.terms
     if terms is None or not source.comes_by_itself:
         return False
-    return any(terms.rest_of(text) is None for text in n_best)
+    return terms.rest_of(best, source.all_caps) is None
 
 
 def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) -> bool:
@@ -44,9 +42,11 @@ def may_stand_elsewhere(source: Input, output: list[int], tokenizer: Tokenizer) 
     kinds = {kind for kind, span in zip(terms.kinds, terms.spans, strict=True) if span}
     if kinds - WITH_DIGITS and not source.comes_by_itself:
         return True
-    rest_of_text = terms.rest_of(tokenizer.decode([output])[0]) if terms.are_kept else None
-    if rest_of_text is not None:
-        return _has_digit(rest_of_text)
+    if terms.are_kept:
+        (text,) = tokenizer.decode([output])
+        rest_of_text = terms.rest_of(text, source.all_caps)
+        if rest_of_text is not None:
+            return _has_digit(rest_of_text)
     taken = {i for place in terms.constraints.places(output) for i in range(*place[2:])}
     rest = "".join(tokenizer.pieces([id for i, id in enumerate(output) if i not in taken]))
     return bool(kinds) and _has_digit(rest)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 SIGNS = frozenset("%{}$`")
 MOST_JOINERS = 8  # characters of them that are looked at
 JOINER = f"[{re.escape(''.join(sorted(JOINERS)))}]"
+NO_HYPHEN = f"[{re.escape(''.join(sorted(JOINERS - {'-'})))}]"
 AFTER_WORD = re.compile(rf"[^\W_]{JOINER}*\Z")
 MOST_TERMS = 30  # of a sentence: each one takes a share of the beam
 MOST_FORM_CHARACTERS = 20_000  # of all forms of a sentence's terms
@@ -134,11 +135,18 @@ def _outside(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _written_form(form: str, is_attached: bool) -> re.Pattern[str]:
-    """Finds a form as whole words, with the marks within them: no 5 in 3.5 or in 5-10."""
-    before = "" if is_attached else rf"(?<![^\W_])(?<![^\W_]{JOINER})"
-    after = r"(?=[^\W\d_])" if form.endswith("-") else rf"(?![^\W_])(?!{JOINER}[^\W_])"
-    return re.compile(before + re.escape(form) + after)
+def _written_form(form: str, is_attached: bool, any_case: bool) -> re.Pattern[str]:
+    """Finds a form as whole words, with the marks within them: no 5 in 3.5 or in 5-10.
+
+    A part of a compound counts: 3D in 3D-Drucker, 10 in Top-10-Liste.
+    """
+    before = rf"(?<![^\W_])(?<![0-9]{JOINER})(?<![^\W_]{NO_HYPHEN})"
+    if is_attached and not form[0].isalnum():
+        before = ""
+    after = rf"(?![^\W_])(?!{JOINER}[0-9])(?!{NO_HYPHEN}[^\W_])"
+    if form.endswith("-"):
+        after = r"(?=[^\W\d_])"
+    return re.compile(before + re.escape(form) + after, re.IGNORECASE if any_case else 0)
 
 
 class SearchTerms(NamedTuple):
@@ -157,12 +165,20 @@ class SearchTerms(NamedTuple):
         """Whether all are items that the source has, none is of a glossary or forbidden."""
         return bool(self.kinds) and all(self.kinds) and not self.constraints.has_forbidden
 
-    def rest_of(self, text: str) -> str | None:
-        """What a translation has beside the terms, or None where it lacks one of them."""
-        for term in sorted(range(len(self.texts)), key=lambda n: -min(map(len, self.texts[n]))):
+    def rest_of(self, text: str, any_case: bool = False) -> str | None:
+        """What a translation has beside the terms, or None where it lacks one of them.
+
+        ``any_case``: of a text in capitals, which the model translates in small letters.
+        """
+
+        # Those that fit in the fewest places come first.
+        def freedom(term: int) -> tuple[int, int]:
+            return -min(map(len, self.texts[term])), len(self.texts[term])
+
+        for term in sorted(range(len(self.texts)), key=freedom):
             is_attached = term in self.attached
-            forms = dict.fromkeys(self.texts[term])
-            matches = (_written_form(form, is_attached).search(text) for form in forms)
+            forms = sorted(dict.fromkeys(self.texts[term]), key=len, reverse=True)
+            matches = (_written_form(form, is_attached, any_case).search(text) for form in forms)
             match = next(filter(None, matches), None)
             if match is None:
                 return None

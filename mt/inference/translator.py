@@ -314,7 +314,7 @@ class Translator(TextModels):
         lacking = {
             i: inputs[i]._replace(attempt=1)
             for i in with_terms
-            if lacks_items(inputs[i], (self.texts([h.ids])[0] for h in hypotheses[i]))
+            if lacks_items(inputs[i], self.texts([outputs[i]])[0])
         }
         numbers = [
             i

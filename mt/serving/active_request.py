@@ -35,12 +35,8 @@ class ActiveRequest:
 
     def translations(self, translator: Translator) -> list[TextTranslation]:
         """The translations of the texts, when all inputs have an output."""
-        options = self.job.options
-        outputs = [self.outputs[i] for i in range(len(self.inputs))]
-        if options.mbr:
-            by_risk = translator.by_risk
-            outputs = [o._replace(hypotheses=by_risk(o.hypotheses, options)) for o in outputs]
-        rows, counts = iter(outputs), iter(self.counts)
+        rows = (self.outputs[i] for i in range(len(self.inputs)))
+        counts = iter(self.counts)
         return [
             TextTranslation(
                 tuple(

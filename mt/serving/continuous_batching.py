@@ -125,7 +125,7 @@ class ContinuousBatching:
                 raise DeadlineExceeded(f"the answer took longer than {timeout:g} s") from None
             finally:  # also when the awaiting task is cancelled
                 self._drop(request)
-        if job.options.mbr or job.options.attention:  # others want to be answered meanwhile
+        if job.options.attention:  # others want to be answered meanwhile
             return await asyncio.to_thread(request.translations, self.translator)
         return request.translations(self.translator)
 
@@ -256,6 +256,8 @@ class ContinuousBatching:
     def _finish(
         self, number: int, request: ActiveRequest, i: int, hypotheses: list[Hypothesis]
     ) -> None:
+        if request.job.options.mbr:
+            hypotheses = self.translator.by_risk(hypotheses, request.job.options)
         if again := self.translator.search_again([request.inputs[i]], [hypotheses]):
             return self._search_again(number, request, i, again[0])
         alignment = self._alignment(request, i, hypotheses[0])

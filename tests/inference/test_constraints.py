@@ -1,5 +1,6 @@
 """Terms that must come and phrases that must not, against all outputs of toy models."""
 
+import functools
 import itertools
 import math
 import random
@@ -24,7 +25,7 @@ from mt.inference.beam_search import search
 from mt.inference.constraints import Constraints, Vocabulary
 from mt.inference.options import SearchOptions
 from mt.inference.required_tokens import RequiredTokens
-from mt.inference.sentence_search import length_penalty
+from mt.inference.sentence_search import ConstrainedSearch, SentenceSearch, length_penalty
 
 PIECES = ["<pad>", "<unk>", "<s>", "</s>", "▁a", "▁b", "c", "."]
 VOCABULARY = Vocabulary(PIECES)
@@ -144,6 +145,24 @@ def test_a_wide_beam_finds_the_best_that_keeps_them(max_extra, name, alpha):  # 
             Toy(random_logits), batch([source]), options, None, [constraints_of(name)]
         )
         assert_same(hypotheses, expected[:3])
+
+
+@pytest.mark.parametrize("alpha", [0.6, 2, 5])
+@pytest.mark.parametrize("name", ["a word", ATTACHED, "a term twice", "two terms"])
+def test_what_is_dropped_early_could_not_win(monkeypatch, name, alpha):
+    def spread_logits(seed, source, prefix):
+        draw = random.Random(f"{seed} {source} {prefix}")
+        return [draw.gauss(0, 3) for _ in PIECES]
+
+    options = SearchOptions(400, alpha, n_best=2, max_length=5)
+    for seed in range(12):
+        toy, sources = Toy(functools.partial(spread_logits, seed)), batch([[4], [5, 7]])
+        arguments = toy, sources, options, None, [constraints_of(name)] * 2
+        found = search(*arguments)
+        with monkeypatch.context() as patch:
+            for kind in (SentenceSearch, ConstrainedSearch):
+                patch.setattr(kind, "_can_exceed", lambda *_: True)
+            assert found == search(*arguments)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])

@@ -214,11 +214,11 @@ def test_a_number_is_moved_if_the_output_has_other_digits(
 def test_what_is_kept_is_searched_without_at_first() -> None:
     first = number_12()
     assert first.constraints is None
-    assert not lacks_items(first, ["Das 12 ist groß.", "12."])
-    assert lacks_items(first, ["Das 12 ist groß.", "Das ist groß."])  # each of the n best has it
+    assert not lacks_items(first, "Das 12 ist groß.")
+    assert lacks_items(first, "Das ist groß.")
     again = first._replace(attempt=1)
     assert again.constraints is not None
-    assert not lacks_items(again, ["Das ist groß."])
+    assert not lacks_items(again, "Das ist groß.")
     assert source().constraints is not None  # a glossary's term does not come by itself
 
 

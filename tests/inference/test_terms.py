@@ -266,6 +266,12 @@ def test_kinds_are_those_of_the_spans() -> None:
         ("It has 5 of 10.", "Es hat 3,5 von 10.", None),
         ("Open a.txt, then b.txt.", "Öffnen Sie a.txt, dann c.txt.", None),
         ("a 5-year-old", "ein 5-jähriger", "ein jähriger"),
+        ("a 3D printer", "ein 3D-Drucker", "ein -Drucker"),
+        ("the top-10 list", "die Top-10-Liste", "die Top- -Liste"),
+        ("the top-10 list", "die Liste der 110", None),
+        ("5 apples on page 5", "fünf Äpfel auf Seite 5", "Äpfel auf Seite"),
+        ("page 5 has 5 apples", "Seite 5 hat fünf Äpfel", "Seite hat Äpfel"),
+        ("SET {MAX} TO 10!", "Setze {max} auf 10!", None),
     ],
 )
 def test_the_rest_of_a_translation_beside_what_is_kept(
@@ -294,3 +300,24 @@ def test_what_the_model_copies_by_itself_stays(
     (result,) = everyday.translate([text], split=True, terms=rules)
     assert expected in result.text
     assert result == everyday.translate([text], split=True)[0]
+
+
+def test_a_sentence_in_capitals_has_its_items_in_small_letters_at_first(
+    everyday: Translator,
+) -> None:
+    ((source,),) = everyday.plan(["SET {MAX} TO 10!"], split=True, terms=TermRules(keep=True))
+    assert source.terms is not None
+    assert source.terms.rest_of("Setze {max} auf 10!", any_case=True) == "Setze   auf  !"
+    (result,) = everyday.translate(["SET {MAX} TO 10!"], split=True, terms=TermRules(keep=True))
+    assert result.text == "SETZE {MAX} AUF 10!"
+
+
+def test_other_hypotheses_change_nothing_of_the_best(everyday: Translator) -> None:
+    """They are left out where they lack what is kept."""
+    for text in ("I have a 3D printer.", "Twenty years ago it was colder (-9)."):
+        (alone,) = everyday.translate([text], terms=TermRules(keep=True))
+        (first,) = everyday.translate([text], terms=TermRules(keep=True), n_best=4)
+        assert first.text == alone.text
+        assert first.n_best[0] == alone.n_best[0]
+        item = "3D" if "3D" in text else "9"
+        assert all(item in other for other, _ in first.n_best)

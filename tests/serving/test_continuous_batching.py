@@ -414,6 +414,22 @@ def test_a_glossary_holds_nobody_up(
     assert len(threads) < len(ENGLISH) - 10
 
 
+def test_what_is_kept_is_looked_for_in_the_best_by_risk_as_offline() -> None:
+    bundled = Translator.load(device="cpu", workers=1)
+    terms, options = TermRules(keep=True), SearchOptions(beam_size=4, mbr=True)
+    texts = ["The top-10 list has 110 entries.", 'He said: "./stone.txt" is twelve years old.']
+    wanted = [result.text for result in bundled.translate(texts, options, terms=terms)]
+    engine = ContinuousBatching(bundled)
+
+    async def talk() -> list[str]:
+        answers = await asyncio.gather(
+            *(engine.translate(Job([text], options, terms=terms), 60) for text in texts)
+        )
+        return [answer.text for (answer,) in answers]
+
+    assert run(engine, talk) == wanted
+
+
 def test_a_term_takes_its_place_as_offline() -> None:
     """Its sentence is searched again, beside those that are under way."""
     bundled = Translator.load(device="cpu", workers=1)
