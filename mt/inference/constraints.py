@@ -29,7 +29,7 @@ class Vocabulary:
     """How the pieces of a vocabulary are written, and which of them end the word before them."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
-        self.texts = ["\ufffd" if BYTE.fullmatch(p) else p.replace("▁", " ") for p in pieces]
+        self.texts = [_spelled(piece) for piece in pieces]
         for i in SPECIAL_IDS:
             self.texts[i] = ""
         self.ends_word = np.array([not text[:1].isalnum() for text in self.texts])
@@ -51,6 +51,14 @@ class Vocabulary:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
         return cls(tokenizer.pieces(list(range(tokenizer.vocab_size))))
+
+
+def _spelled(piece: str) -> str:
+    """How a piece is written; a byte of a longer character as U+FFFD."""
+    if not BYTE.fullmatch(piece):
+        return piece.replace("▁", " ")
+    code = int(piece[1:-1], 16)
+    return chr(code) if code < 0x80 else "\ufffd"
 
 
 class ConstraintState:

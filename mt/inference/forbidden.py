@@ -1,6 +1,7 @@
 """Phrases that a translation must not have, while its tokens are chosen."""
 
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -12,6 +13,17 @@ def forbidden_pattern(phrases: Sequence[str]) -> re.Pattern[str] | None:
     """Finds the phrases as whole words; None if there are none."""
     words = "|".join(re.escape(" ".join(phrase.split())) for phrase in phrases)
     return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if phrases else None
+
+
+def check_phrases(phrases: Sequence[str]) -> None:
+    """Raises ValueError for phrases that cannot be forbidden."""
+    if isinstance(phrases, str):
+        raise ValueError("forbidden: must be phrases, not one text")
+    for phrase in phrases:
+        if not isinstance(phrase, str) or not phrase.strip():
+            raise ValueError("a term or a forbidden phrase must not be blank")
+        if all(unicodedata.category(c).startswith("P") for c in "".join(phrase.split())):
+            raise ValueError(f"{phrase!r} is punctuation: only words can be forbidden")
 
 
 class TokenTexts:

@@ -132,7 +132,9 @@ class Glossary:
     def _token_forms(self, token: str) -> list[str]:
         """The token, and what it may be the plural of."""
         endings = ("s", "es") if self.inflect and len(token.strip()) > 3 else ()
-        return [token, *(token[: -len(s)] for s in endings if token.endswith(s))]
+        singular = [token[: -len(s)] for s in endings if token.endswith(s)]
+        singular += [f"{token[:-3]}y"] if endings and token.endswith("ies") else []  # cities
+        return [token, *singular]
 
     def _longest(
         self, terms: _Terms, tokens: list[list[str]], start: int

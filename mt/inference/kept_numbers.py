@@ -129,8 +129,9 @@ _NUMBERED = frozenset(
     season episode formula class code day week group exercise v ver § python
     """.split()  # noqa: SIM905
 )
-_UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:[%‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
-_SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?!%)|[‰€$£¥]|°[CF]?|(?:{_UNITS})(?!\w))")
+# Not the %s of a placeholder
+_UNIT_AFTER = re.compile(rf"[ \u00a0\u202f]?(?:%(?![A-Za-z({{])|[‰°€$£¥+×=/]|(?:{_UNITS})(?!\w))")
+_SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?(%(?![%A-Za-z({{])|[‰€$£¥]|°[CF]?|(?:{_UNITS})(?!\w))")
 _MILLIONS = re.compile(r"[ \u00a0\u202f](million|billion)(?![\w-])")
 _LISTED_BEFORE = re.compile(r"[0-9], (?:[0-9]{1,9},? (?:and|or) )?\Z")  # 1, 2 and 3
 _LISTED_AFTER = re.compile(r", (?:and |or )?[0-9]")

@@ -35,7 +35,7 @@ def written(number: str, decimal: str) -> tuple[str, ...]:
     if decimal == "as written" or not _ENGLISH.fullmatch(number):
         return (number,)
     german = number.translate({ord(","): ".", ord("."): ","})
-    forms = (f"0{german}", german) if german.startswith(",") else (german,)
+    forms = (f"0{german}" if german.startswith(",") else german,)
     return forms if decimal == "german" else (*forms, number)
 
 

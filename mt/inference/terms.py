@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference.constraints import JOINERS, Constraints, TermPlace, Vocabulary
-from mt.inference.forbidden import forbidden_pattern
+from mt.inference.forbidden import check_phrases, forbidden_pattern
 from mt.inference.glossary import Glossary
 from mt.inference.kept import find_kept
 from mt.inference.number_forms import DECIMALS
@@ -44,9 +44,18 @@ class Terms:
     kinds: tuple[str, ...] = ()  # of what is kept (``mt.inference.kept``); of other terms ""
 
     def __post_init__(self) -> None:
-        phrases = [*self.forbidden, *(form for forms in self.required for form in forms)]
-        if not all(self.required) or not all(isinstance(p, str) and p.strip() for p in phrases):
+        check_phrases(self.forbidden)
+        if isinstance(self.required, str) or any(isinstance(forms, str) for forms in self.required):
+            raise ValueError(
+                'required: must have the forms of each term, as (("Haus", "Gebäude"),)'
+            )
+        every_form = itertools.chain.from_iterable(self.required)
+        if not all(self.required) or not all(isinstance(f, str) and f.strip() for f in every_form):
             raise ValueError("a term or a forbidden phrase must not be blank")
+        if pattern := forbidden_pattern(self.forbidden):
+            for forms in self.required:
+                if all(map(pattern.search, forms)):
+                    raise ValueError(f"{forms[0]!r} is required and forbidden")
         count = len(self.required)
         if len(self.spans) > count or not all(0 <= term < count for term in self.attached):
             raise ValueError("spans and attached are of terms that there are not")
@@ -61,7 +70,8 @@ class TermRules:
     ``glossary`` says which words become which. With ``keep``, what ``mt.inference.kept`` finds
     stays as it is: addresses, placeholders, codes and numbers; ``decimal`` is how numbers are
     written. ``forbidden`` phrases must not come. Raises ValueError for another ``decimal``, and
-    for a term of the glossary all of whose translations are forbidden.
+    for a term of the glossary all of whose translations are forbidden. What is forbidden is not
+    kept.
     """
 
     glossary: Glossary | None = None
@@ -72,9 +82,8 @@ class TermRules:
     def __post_init__(self) -> None:
         if self.decimal not in DECIMALS:
             raise ValueError(f"decimal={self.decimal!r}: must be one of {', '.join(DECIMALS)}")
-        if self.glossary and (
-            pattern := forbidden_pattern([p for p in self.forbidden if p.strip()])
-        ):
+        check_phrases(self.forbidden)
+        if self.glossary and (pattern := forbidden_pattern(self.forbidden)):
             for source, entry in self.glossary.entries.items():
                 if all(map(pattern.search, entry.targets)):
                     message = "its translation is forbidden: leave out one of the two"
@@ -83,9 +92,18 @@ class TermRules:
     def __bool__(self) -> bool:
         return bool(self.glossary or self.keep or self.forbidden)
 
+    def check_prefixes(self, prefixes: Sequence[str]) -> None:
+        """Raises ValueError for a prefix with a forbidden phrase."""
+        if pattern := forbidden_pattern(self.forbidden):
+            for prefix in filter(pattern.search, prefixes):
+                message = "is a prefix and has a forbidden phrase: leave out one of the two"
+                raise ValueError(f"{printable(prefix, 50)!r} {message}")
+
     def of(self, text: str) -> Terms:
         """The terms of a text. What is kept comes before the words of the glossary in it."""
         kept = find_kept(text, self.decimal) if self.keep else []
+        if kept and (pattern := forbidden_pattern(self.forbidden)):
+            kept = [item for item in kept if not all(map(pattern.search, item.forms))]
         matches = self.glossary.find(text) if self.glossary else []
         taken = [(item.start, item.end) for item in kept]
         free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]

@@ -70,9 +70,12 @@ class TextModels:
     ) -> list[list[Input]]:
         """What the model translates of each line: nothing of a blank one, or one or more inputs.
 
-        Raises ValueError unless there is a prefix for each line, or ``prefixes`` is None.
+        Raises ValueError unless there is a prefix for each line, or ``prefixes`` is None; and for
+        a prefix that the terms forbid.
         """
         prefixes = None if prefixes is None else strings("prefixes", prefixes)
+        if isinstance(terms, TermRules) and prefixes:
+            terms.check_prefixes(prefixes)
         plan = plan_inputs(lines, self.tokenizer, self.max_length, split, prefixes or ())
         if prefixes is not None:
             add_prefixes(plan, prefixes, self.tokenizer)

@@ -17,6 +17,7 @@ LANGUAGES = ("en", "de")
         ([("contract", ["Vertrag"])], "Contracts and contracting", ["Contracts"]),
         ([("contract", ["Vertrag"])], "CONTRACT", ["CONTRACT"]),
         ([("box", ["Kiste"])], "two boxes", ["boxes"]),
+        ([("power supply", ["Netzteil"])], "Power supplies", ["Power supplies"]),
         ([("Apple", ["Apple"])], "an apple from Apple", ["Apple"]),
         ([("red card", ["rote Karte"]), ("card", ["Karte"])], "a red  card, a card",
          ["red  card", "card"]),

@@ -32,6 +32,12 @@ def test_rules_find_terms() -> None:
         (lambda: Terms(required=((),)), "must not be blank"),
         (lambda: Terms(required=((" ",),)), "must not be blank"),
         (lambda: Terms(forbidden=("",)), "must not be blank"),
+        (lambda: Terms(forbidden="Haus"), "forbidden: must be phrases, not one text"),
+        (lambda: Terms(forbidden=("Haus", "?!")), r"'\?!' is punctuation: only words can be"),
+        (lambda: TermRules(keep=True, forbidden="Haus"), "forbidden: must be phrases"),
+        (lambda: Terms(required="Haus"), "required: must have the forms of each term"),
+        (lambda: Terms(required=("Haus",)), "required: must have the forms of each term"),
+        (lambda: Terms((("Haus",),), ("Haus",)), "'Haus' is required and forbidden"),
         (lambda: TermRules(decimal="dutch"), "decimal='dutch': must be one of"),
     ],
 )
@@ -253,6 +259,13 @@ def test_kinds_are_those_of_the_spans() -> None:
     assert Terms((("12",),), spans=((0, 2),), kinds=("number",)).kinds == ("number",)
     with pytest.raises(ValueError, match="kinds must be as many as spans"):
         Terms((("12",),), spans=((0, 2),), kinds=("number", "date"))
+
+
+def test_what_is_forbidden_is_neither_kept_nor_a_prefix(everyday: Translator) -> None:
+    rules = TermRules(keep=True, forbidden=("info@example.com", "Ich"))
+    assert rules.of("Write to info@example.com or a@b.de.").required == (("a@b.de",),)
+    with pytest.raises(ValueError, match="'Ich' is a prefix and has a forbidden phrase"):
+        everyday.translate(["I see the house."], prefixes=["Ich"], terms=rules)
 
 
 @pytest.mark.parametrize(
