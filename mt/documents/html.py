@@ -60,6 +60,7 @@ BUTTONS = frozenset(("button", "reset", "submit"))  # <input type=... value="a t
 # the time is linear.
 TOKEN = re.compile(
     r"""<!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?(?:php|xml|=).*?(?:\?>|\Z)
+    | <%.*?(?:%>|\Z)  # of a template
     | <!DOCTYPE[^<>\[]*\[.*?(?:\]\s*>|\Z) | <[!?][^<>]*>
     | <(?P<end>/?)(?P<tag>[a-z][^\s/<>]*)
       (?P<attributes>(?:[^<>"'=]+|=\s*"[^"]*"|=\s*'[^']*'|["'=])*)(?P<closed>>?)""",
@@ -139,6 +140,7 @@ class _PageReader:
         self.run: list[Piece] = []  # of the paragraph that is read
         self.start = 0  # of text that was not yet taken
         self.position = 0  # after the last tag
+        self.language = ""  # of the page, if it says so
 
     def read(self) -> list[Part]:
         while match := TOKEN.search(self.text, self.position):
@@ -150,7 +152,8 @@ class _PageReader:
             self.start = self.position
             tag = (match["tag"] or "").lower()
             if not tag:
-                self.run.append(Piece((match[0],), kind=TagKind.EMPTY))
+                is_noun = match[0].startswith(("<%=", "<?="))  # which write a value
+                self.run.append(Piece((match[0],), kind=TagKind.EMPTY, is_noun=is_noun))
             elif not match["end"]:
                 self._begin_element(match, tag)
             elif tag in INLINE and tag not in VOID:
@@ -164,7 +167,8 @@ class _PageReader:
     def _begin_element(self, match: re.Match[str], tag: str) -> None:
         """Take the tag that begins an element, or the whole element if it stays as it is."""
         verbatim = self.verbatim
-        keep = _is_kept(_attributes(match["attributes"]))
+        attributes = _attributes(match["attributes"])
+        keep = _is_kept(attributes) or self._is_foreign(tag, attributes)
         closed = match["attributes"].endswith("/")
         alone = tag in VOID or closed
         is_raw = tag in RAW and not (self.is_xml and closed)
@@ -184,13 +188,21 @@ class _PageReader:
             self._cut(*raw)
             return
         is_open = not alone and tag not in verbatim and not keep
-        is_noun = tag in CODE and has_text(match, self.position)
+        is_noun = (tag in CODE or (keep and mark_end is None)) and has_text(match, self.position)
         kind = TagKind.OPEN if is_open else TagKind.EMPTY
         piece = Piece(tuple(raw), kind=kind, name=tag, breaks=tag == "br", is_noun=is_noun)
         if piece.breaks and _ends_in_break(self.run):  # an empty line ends a paragraph
             self._cut(*raw)
         else:
             self.run.append(piece)
+
+    def _is_foreign(self, tag: str, attributes: dict[str, str]) -> bool:
+        """Whether an element is in another language than ``<html lang="en">`` says of the page."""
+        value = _value(attributes.get("lang") or attributes.get("xml:lang", ""))
+        language = value.strip().lower().partition("-")[0]
+        if tag == "html":
+            self.language = language
+        return "" not in (language, self.language) and language != self.language
 
     def _cut(self, *raw: Part) -> None:
         """End the paragraph; ``raw`` comes after it."""

@@ -32,6 +32,7 @@ AUTOLINK = re.compile(
 )
 FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,100}\]:?")
 CHECKBOX = re.compile(r"\[[ xX]\](?=\s)")
+ALERT = re.compile(r"\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n")  # of GitHub
 BLANKS = re.compile(r"\s*")
 ADDRESS = re.compile(r"<(?:[^<>\\\n]|\\.)*>|(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*")
 TITLE = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)""", re.DOTALL)
@@ -131,6 +132,8 @@ class Inline:
             return self._bracket(at)
         if sign == "!" and content[at + 1 : at + 2] != "[":
             return self._add(at, at + 1, "!")
+        if sign == "[" and at == 0 and (alert := ALERT.match(content)):
+            return self._add_tag(at, alert.end(), breaks=True)
         if sign == "[":
             fixed = FOOTNOTE.match(content, at) or (at == 0 and CHECKBOX.match(content))
             if fixed:

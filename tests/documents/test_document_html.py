@@ -136,6 +136,12 @@ def test_broken_markup_is_no_error(page: str, rendered: str) -> None:
         ("<p><code>a</code> is <b><var>b</var></b>.<p><kbd>c</kbd>", ["H5 is M6."]),
         ("H5 <code>a</code> <code></code>7", ["H5 M6 7"]),
         ("<code>a</code>7 is", ["H5 7 is"]),
+        ("<% if a < b %> Bye <%= name %>! <% end", ["Bye H5!"]),
+        ("Bye <?= $name ?>!", ["Bye H5!"]),
+        ("The <span translate=no>Acme</span> firm", ["The H5 firm"]),
+        ('<html lang="en-GB"><p lang=fr>Oui.</p><p lang=en>Yes.</p>', ["Yes."]),
+        ('<html lang=en>The <i lang="la">homo</i> is', ["The H5 is"]),
+        ("<p lang=fr>Oui.</p>", ["Oui."]),  # nobody knows the language of the page
         ("<td>a</td><td>b</td>", ["a", "b"]),
         ("<a>Home</a><a>News</a>\n<a>About us</a>", ["Home", "News", "About us"]),
         ("see <a>this</a> or <a>that</a>", ["see this or that"]),

@@ -48,6 +48,8 @@ ENTRIES = [
         ("hard  \nbreak\\\nhere\nsoft", "HARD  \nBREAK\\\nHERE SOFT"),
         ("a bear<sup>1</sup> here", "A BEAR<sup>1</sup> HERE"),
         ("> a  \n> b\n> c\n", "> A  \n> B C\n"),
+        ("> [!NOTE]\n> a\n> b\n", "> [!NOTE]\n> A B\n"),
+        ("[!NOTE] a [!TIP]\n", "\\[!NOTE\\] A \\[!TIP\\]\n"),
         ("- [ ] a\n- [x] b\n  c\n\n  d\n", "- [ ] A\n- [x] B C\n\n  D\n"),
         ("1. a\n   1. b\n", "1. A\n   1. B\n"),
         ("```py\nkeep\n```\n\n    keep\n\ngo\n", "```py\nkeep\n```\n\n    keep\n\nGO\n"),
