@@ -38,8 +38,8 @@ def make_parser() -> argparse.ArgumentParser:
     translate = commands.add_parser("translate", help="add or replace a column by its translation")
     add_files(translate)
     translate.add_argument("--column", metavar="NAME", default="text", help="column that is "
-        "translated in place; de=en writes the translation of de to the column en (default "
-        "text)")  # fmt: skip
+        "translated in place; en=de writes the translation of en to the column de, also where "
+        "there is one (default text)")  # fmt: skip
     translate.add_argument("--split", action="store_true", help="split a row into sentences")
     add_model(translate)
     add = translate.add_argument_group("search").add_argument

@@ -56,6 +56,10 @@ class Filter(Operation):
         check_number("min_score", self.min_score, -math.inf, optional=True)
         check_int("min_length", self.min_length, 0, optional=True)
         check_int("max_length", self.max_length, 1, optional=True)
+        if (self.min_length or 0) > (self.max_length or math.inf):
+            raise ValueError(
+                f"min_length={self.min_length}: must not exceed max_length={self.max_length}"
+            )
         check_number("max_ratio", self.max_ratio, 1, optional=True)
         for name in ("max_ratio", "target_language"):
             if getattr(self, name) is not None and self.target is None:

@@ -94,6 +94,7 @@ def test_languages() -> None:
         ({}, "nothing to filter by"),
         ({"max_ratio": 2.0}, "name the column of the target too"),
         ({"min_length": -1}, "min_length=-1: must be"),
+        ({"min_length": 5, "max_length": 2}, "min_length=5: must not exceed max_length=2"),
         ({"max_ratio": 0.5, "target": "de"}, "max_ratio=0.5: must be"),
         ({"source_language": "english"}, "'english': not a code that py3langid knows"),
     ],
