@@ -15,8 +15,9 @@ from mt.data.special_ids import UNK
 from mt.data.tokenizer import Tokenizer
 from mt.inference.constraints import JOINERS, Constraints, TermPlace, Vocabulary
 from mt.inference.forbidden import check_phrases, forbidden_pattern
-from mt.inference.glossary import Glossary
+from mt.inference.glossary import Glossary, Match
 from mt.inference.kept import find_kept
+from mt.inference.kept_verbatim import Kept
 from mt.inference.number_forms import DECIMALS
 from mt.utils.checks import printable
 
@@ -100,13 +101,17 @@ class TermRules:
                 raise ValueError(f"{printable(prefix, 50)!r} {message}")
 
     def of(self, text: str) -> Terms:
-        """The terms of a text. What is kept comes before the words of the glossary in it."""
+        """The terms of a text. What is kept comes before the words of the glossary in it.
+
+        A term of the glossary that has all of an item comes before that: "5" or "Windows 10".
+        """
         kept = find_kept(text, self.decimal) if self.keep else []
         if kept and (pattern := forbidden_pattern(self.forbidden)):
             kept = [item for item in kept if not all(map(pattern.search, item.forms))]
         matches = self.glossary.find(text) if self.glossary else []
+        free = [match for match in matches if not any(_cuts(match, item) for item in kept)]
+        kept = [k for k in kept if not any(m.start <= k.start and k.end <= m.end for m in free)]
         taken = [(item.start, item.end) for item in kept]
-        free = [m for m in matches if all(m.end <= a or m.start >= b for a, b in taken)]
         all_forms = [*(item.forms for item in kept), *(match.forms for match in free)]
         most = slice(MOST_TERMS)
         share = MOST_FORM_CHARACTERS // max(1, len(all_forms[most]))
@@ -116,7 +121,7 @@ class TermRules:
         stray = SIGNS - set(_outside(text, taken[most])) if kept else frozenset()
         as_written = all(text[item.start : item.end] in item.forms for item in kept)
         has_words = any(map(str.isalpha, _outside(text, taken)))
-        is_whole_text = self.keep and as_written and not has_words
+        is_whole_text = self.keep and as_written and not has_words and not free
         attached = frozenset(
             number
             for number, (start, _) in enumerate(sources[most])
@@ -137,6 +142,12 @@ class TermRules:
             attached=attached,
             kinds=kinds[most],
         )
+
+
+def _cuts(match: Match, item: Kept) -> bool:
+    """Whether a term of the glossary lies in an item to keep, wholly or in part."""
+    is_apart = match.end <= item.start or match.start >= item.end
+    return not is_apart and not (match.start <= item.start and item.end <= match.end)
 
 
 def _fitting(forms: tuple[str, ...], most: int) -> tuple[str, ...]:

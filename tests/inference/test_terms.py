@@ -26,6 +26,16 @@ def test_rules_find_terms() -> None:
     assert TermRules().of("A contract.") == Terms()
 
 
+def test_a_term_of_the_glossary_comes_before_an_item_in_it() -> None:
+    glossary = Glossary([("5", ["fünf"]), ("Windows 10", ["Fenster 10"]), ("org", ["x"])])
+    rules = TermRules(glossary, keep=True)
+    terms = rules.of("I have 5 and 15 of Windows 10 of example.org.")
+    assert [forms[0] for forms in terms.required] == ["15", "example.org", "fünf", "Fenster 10"]
+    assert rules.of("5").required[0][0] == "fünf"
+    assert not rules.of("5").is_whole_text
+    assert rules.of("15").is_whole_text
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
