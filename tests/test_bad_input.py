@@ -245,7 +245,7 @@ def empty(folder: Path) -> str:
 def blank(folder: Path) -> str:
     write_lines(folder / "bad.en", ["", " ", "\t"])
     write_lines(folder / "bad.de", ["", "", ""])
-    return "no text to train a tokenizer on|no pair is left|nothing"
+    return "no text to train a tokenizer on|no pair of train is left|nothing"
 
 
 def half_there(folder: Path) -> str:
@@ -309,7 +309,7 @@ def test_a_corpus_of_which_nothing_is_left(
     done = run_module("mt.train", *command(TRAIN, "data.clean.max_length=1"))
     assert done.code == 2
     first, *table = done.err.splitlines()
-    assert first.startswith("mt.train: error: no pair is left after cleaning")
+    assert first.startswith("mt.train: error: no pair of train is left after cleaning")
     assert re.search(r"dropped: max_length +36\n.*kept +0$", "\n".join(table), re.DOTALL)
     assert_nothing_new(tmp_path, before, but=r"tokenizer/")
 

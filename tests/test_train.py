@@ -135,8 +135,14 @@ def test_a_checkpoint_from_before_the_variations_can_be_resumed(
     shape = {"vocab_size": 9, "N": 1, "d_model": 8, "d_ff": 8, "h": 2, "P_drop": 0.1}
     saved = {"global_step": 3, "hyper_parameters": {"model": shape}}
     config: Any = SimpleNamespace(ckpt="last", trainer={"max_steps": 5})
-    modules: list[Any] = [SimpleNamespace(model=Transformer(**shape, d_k=d_k)) for d_k in (4, 3)]
+    modules: list[Any] = [
+        SimpleNamespace(model=Transformer(**shape, d_k=d_k), languages=["en", "de"])
+        for d_k in (4, 3)
+    ]
     setup._check_resume(config, tmp_path / "last.ckpt", saved, modules[0])
+    saved["hyper_parameters"]["languages"] = ["de", "en"]
+    with pytest.raises(ValueError, match="learns de to en, not en to de"):
+        setup._check_resume(config, tmp_path / "last.ckpt", saved, modules[0])
     with pytest.raises(ValueError, match="is of another model"):
         setup._check_resume(config, tmp_path / "last.ckpt", saved, modules[1])
 

@@ -178,6 +178,12 @@ def test_text_is_for_a_decoder_alone(
     assert "data=text is for a decoder-only model" in capsys.readouterr().err
 
 
+def test_it_does_not_translate(text_model: Path, run_translate: Callable[..., Done]) -> None:
+    done = run_translate("--model", str(text_model / "model"), "Red")
+    assert done.code == 2
+    assert "a language model, trained with data=text: give it --continue TEXT" in done.err
+
+
 def test_it_continues_a_text(text_model: Path, run_translate: Callable[..., Done]) -> None:
     model = ("--model", text_model / "model")
     done = run_translate(*model, "--continue", "Six seven", "--beam-size", "4")

@@ -199,7 +199,11 @@ def _write(
         total = read - sum(dropped.values())
         report = {"split": split, "read": read, "kept": total, "dropped": dropped}
         if not total:
-            raise ValueError(f"no pair is left after cleaning\n{format_report(report)}")
+            most = max(dropped, key=lambda reason: dropped[reason])
+            raise ValueError(
+                f"no pair of {split} is left after cleaning, most are dropped by data.clean.{most}"
+                f"\n{format_report(report)}"
+            )
         writer.finalize()
     sides = np.concatenate(lengths, axis=1)
     length_type = np.uint16 if sides.max() < 2**16 else np.int32

@@ -181,7 +181,7 @@ class FileReader:
         beside = (Path(f"{location}.{self.src}{end}") for end in ("", ".gz"))
         if folder.is_dir() and not any(path.is_file() for path in beside):
             paths = list(folder.iterdir())
-        elif "*" in location and not folder.exists():
+        elif glob.has_magic(location) and not folder.exists():
             paths = list(map(Path, glob.glob(location)))
         else:
             return []

@@ -109,7 +109,15 @@ def package_version(name: str) -> str:
 
 # --------------------------------------------------------------------------- the list of metrics
 
+# sacreBLEU's default tokenizer, 13a, takes a sentence without blanks for one word.
+_WITHOUT_BLANKS = {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
 _WHOLE_WORDS: dict[str, Any] = {"tokenize": "none", "force": True}  # for text tokenised before
+
+
+def _bleu_options(target: str, tokenized: bool = False) -> dict[str, Any]:
+    """Without a warning of sacreBLEU's about text that looks tokenised."""
+    options = {"tokenize": _WITHOUT_BLANKS.get(target, "13a"), "force": True}
+    return _WHOLE_WORDS if tokenized else options
 
 
 def metric_specs(target: str = "de", tokenized: bool = False) -> list[MetricSpec]:
@@ -129,7 +137,7 @@ def metric_specs(target: str = "de", tokenized: bool = False) -> list[MetricSpec
         detokenized = MetricSpec(
             "sacreBLEU, detokenised",
             "sacreBLEU after the Moses detokenizer has joined the tokens of both sides",
-            partial(BLEU, force=True),
+            partial(BLEU, **_bleu_options(target)),
             Detokenized(target),
             f"detok-moses-{target}",
         )
@@ -137,7 +145,7 @@ def metric_specs(target: str = "de", tokenized: bool = False) -> list[MetricSpec
     cased = MetricSpec(
         "sacreBLEU",
         "BLEU of text as people write it (Post 2018): the one to compare between papers",
-        partial(BLEU, force=True),
+        partial(BLEU, **_bleu_options(target)),
     )
     lc_tok = MetricSpec(
         "lc-tok BLEU",
@@ -149,14 +157,14 @@ def metric_specs(target: str = "de", tokenized: bool = False) -> list[MetricSpec
     return [cased, chrf, ter, *([_compound_split()] if target == "de" else []), lc_tok]
 
 
-def sentence_metrics(tokenized: bool = False) -> dict[str, Metric]:
+def sentence_metrics(tokenized: bool = False, target: str = "de") -> dict[str, Metric]:
     """The metrics of single sentences, by the names that reports use.
 
     BLEU counts n-grams up to the sentence's own length (effective order); otherwise a sentence of
     fewer than four tokens would always score 0.
     """
-    bleu_options = _WHOLE_WORDS if tokenized else {"force": True}
-    return {"bleu": BLEU(effective_order=True, **bleu_options), "chrf": CHRF(), "ter": TER()}
+    options = _bleu_options(target, tokenized)
+    return {"bleu": BLEU(effective_order=True, **options), "chrf": CHRF(), "ter": TER()}
 
 
 # COMET of texts that are its sentences' scores, for intervals and significance tests.
@@ -200,19 +208,23 @@ def all_scores(
     return [spec.score_with_interval(hypotheses, references) for spec in specs]
 
 
-def bleu(hypotheses: list[str], references: list[str], force: bool = False) -> Score:
+def bleu(
+    hypotheses: list[str], references: list[str], force: bool = False, target: str = "de"
+) -> Score:
     """Cased sacreBLEU over detokenised text (Post 2018): the one to compare between papers.
 
-    sacreBLEU warns of text that looks tokenised unless ``force``; the score is the same.
+    sacreBLEU warns of text that looks tokenised unless ``force``; the score is the same. The
+    signature names the tokenizer, which is another one where a language has no blanks.
     """
-    return MetricSpec("sacreBLEU", "", partial(BLEU, force=force)).score(hypotheses, references)
+    options = _bleu_options(target) | {"force": force}
+    return MetricSpec("sacreBLEU", "", partial(BLEU, **options)).score(hypotheses, references)
 
 
 def sentence_scores(
-    hypotheses: list[str], references: list[str], tokenized: bool = False
+    hypotheses: list[str], references: list[str], tokenized: bool = False, target: str = "de"
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """By the names of ``sentence_metrics``: the scores of every sentence, and the signatures."""
-    metrics = sentence_metrics(tokenized)
+    metrics = sentence_metrics(tokenized, target)
     scores = {name: sentence_level(m, hypotheses, references) for name, m in metrics.items()}
     return scores, {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
@@ -223,9 +235,11 @@ def sentence_level(metric: Metric, hypotheses: list[str], references: list[str])
     return [metric.sentence_score(hypothesis, [ref]).score for hypothesis, ref in pairs]
 
 
-def token_counts(hypotheses: list[str], references: list[str], tokenized: bool) -> tuple[int, int]:
+def token_counts(
+    hypotheses: list[str], references: list[str], tokenized: bool, target: str = "de"
+) -> tuple[int, int]:
     """Tokens of all hypotheses and of all references, as BLEU counts them."""
-    metric = BLEU(**_WHOLE_WORDS) if tokenized else BLEU(force=True)
+    metric = BLEU(**_bleu_options(target, tokenized))
     score = metric.corpus_score(hypotheses, [references])
     return score.sys_len, score.ref_len
 

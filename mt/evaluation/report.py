@@ -78,13 +78,13 @@ def score_output(
     there are no sentences.
     """
     scores = metrics.all_scores(hypotheses, references, target, tokenized)
-    sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized)
+    sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized, target)
     main_metrics = metrics.metric_specs(target, tokenized)[:2]
     buckets = []
     num_tokens = num_reference_tokens = 0
     for name, indices in indices_by_length(sources).items():
         outputs, expected = select(hypotheses, indices), select(references, indices)
-        tokens, reference_tokens = metrics.token_counts(outputs, expected, tokenized)
+        tokens, reference_tokens = metrics.token_counts(outputs, expected, tokenized, target)
         num_tokens, num_reference_tokens = (
             num_tokens + tokens,
             num_reference_tokens + reference_tokens,

@@ -17,7 +17,7 @@ from mt.inference.alignment import Aligner, find_aligner
 from mt.inference.batch_runner import pick_workers, run_batches
 from mt.inference.confidence import Calibration
 from mt.inference.constraints import Vocabulary
-from mt.inference.decoder_only import make_inference
+from mt.inference.decoder_only import DecoderOnlyModel, make_inference
 from mt.inference.incremental import Ensemble
 from mt.inference.inputs import Input, add_prefixes, add_terms, plan_inputs, strings
 from mt.inference.options import SearchOptions
@@ -122,6 +122,12 @@ class TextModels:
         languages = self.configs[0].get("languages") if self.configs else None
         source, target = languages or ("en", "de")
         return source, target
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether it has learned texts, which it continues, and no translations."""
+        source, target = self.languages
+        return source == target and isinstance(self.models[0], DecoderOnlyModel)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -118,8 +118,8 @@ class Translator(TextModels):
         counts sentences. ``on_progress`` is called after each batch with the number of lines that
         are done with it: a part of a line counts as a fraction, a blank line does not count.
 
-        Raises ValueError on options that make no sense, TypeError on unknown ones and on lines
-        that are not strings.
+        Raises ValueError on options that make no sense and for a language model, TypeError on
+        unknown options and on lines that are not strings.
         """
         options = replace(options or self.options, **settings)
         if isinstance(sentences, str):
@@ -128,6 +128,8 @@ class Translator(TextModels):
         check_int("batch_size", batch_size)
         plan = self.plan(lines, prefixes, split, terms)
         inputs = list(itertools.chain.from_iterable(plan))
+        if inputs and self.is_language_model:
+            raise ValueError("a language model, trained with data=text: give it --continue TEXT")
         if any(source.terms for source in inputs):
             options.check_terms()
         parts = [len(line_inputs) for line_inputs in plan for _ in line_inputs]

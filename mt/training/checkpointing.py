@@ -177,5 +177,6 @@ class CheckpointCallback(pl.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         # After a resume from an old checkpoint, later ones have replaced some of its files.
         self.step_files = [name for name in state_dict["kept"] if (self.folder / name).is_file()]
-        self.best_score = state_dict["best"]
+        if (self.folder / "best.ckpt").is_file():  # else its score is that of another branch
+            self.best_score = state_dict["best"]
         self.extra = state_dict.get("extra")  # checkpoints of version 0.1 lack it

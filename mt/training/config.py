@@ -59,6 +59,15 @@ class DataConfig:
     workers: int
     cache_dir: str
 
+    @property
+    def languages(self) -> list[str]:
+        """The codes that the names of the columns are, or the ends of nested ones' names.
+
+        Numbers of columns are none: the languages are then those of the paper's model.
+        """
+        names = [str(name).rpartition(".")[2] for name in (self.src, self.tgt)]
+        return ["en", "de"] if any(map(str.isdigit, names)) else names
+
     def __post_init__(self) -> None:
         for name in ("tokens_per_step", "max_tokens"):
             check_int(f"data.{name}", getattr(self, name), most=MOST_STEPS)

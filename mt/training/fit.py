@@ -166,7 +166,7 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
         **(
             {
                 "validation sacreBLEU": round(float(scores["val_bleu"]), 2),
-                "signature": metrics.bleu(["x"], ["x"]).signature,
+                "signature": metrics.bleu(["x"], ["x"], target=run.module.languages[1]).signature,
             }
             if "val_bleu" in scores
             else {}

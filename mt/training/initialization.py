@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,6 +139,7 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
     if not path.exists():
         with preprocessing.file_lock(path, config.data.cache_dir):
             if not path.exists():
+                _check_writable(path)
                 log.info(f"training a tokenizer of {size:,} pieces, {path}")
                 read = preprocessing.first_pairs(
                     config.data.reader.pairs("train"), config.data.limit, "data.train"
@@ -162,6 +164,13 @@ def load_or_train(config: TrainConfig, path: Path) -> Tokenizer:
     _check_kind(config, path, loaded)
     log.info(f"tokenizer: {path}, {loaded.vocab_size:,} pieces")
     return loaded
+
+
+def _check_writable(path: Path) -> None:
+    """PermissionError where the file cannot be made, before the minutes that its content takes."""
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{folder}: cannot be written: name another tokenizer.path")
 
 
 def _check_size(config: TrainConfig, path: Path, loaded: Tokenizer) -> None:

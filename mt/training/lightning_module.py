@@ -247,7 +247,8 @@ class TranslationModule(pl.LightningModule):
                 return
             self.val_translations = self._translate(sources)
             # Without force, sacreBLEU would warn about a tokenised corpus at every validation.
-            self.log("val_bleu", metrics.bleu(self.val_translations, references, force=True).value)
+            score = metrics.bleu(self.val_translations, references, True, self.languages[1])
+            self.log("val_bleu", score.value)
 
     def _translator(self) -> Translator:
         return Translator(self.model, self.tokenizer, self.max_length)

@@ -20,6 +20,7 @@ from mt.data.datamodule import TranslationData
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.text_reader import TextReader
 from mt.data.tokenizer import PairTokenizer, Tokenizer
+from mt.model.checkpoint import MOST_LENGTH
 from mt.model.decoder_only import DecoderOnly, make_model
 from mt.model.transformer import shape_of
 from mt.model.weights import read_checkpoint
@@ -108,6 +109,10 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     # Every rank prepares the data before the ranks connect: a connection would time out meanwhile.
     data.prepare_data()
     data.setup("fit")
+    if config.data.clean.max_length is None:  # no bound but the longest of the sentences
+        longest = int(data.train.lengths()[0].max()) - 1
+        module.max_length = min(max(module.max_length, longest), MOST_LENGTH)
+        module.hparams["max_length"] = module.max_length
     return Run(
         config, folder, trainer, module, data, checkpoints, interruption, resume, resumed_step
     )
@@ -186,7 +191,7 @@ def _module_arguments(config: TrainConfig, pretrained: PretrainedModel | None) -
         "model": config.model,
         "seed": config.seed,
         "max_length": config.data.clean.max_length or 256,
-        "languages": [str(config.data.src), str(config.data.tgt)],
+        "languages": config.data.languages,
         "search": config.search,
         "started_from": pretrained and pretrained.name,
     }
@@ -293,6 +298,13 @@ def _check_resume(
         raise ValueError(
             f"{resume} is of another model ({', '.join(changed)}): give the settings of its first "
             f"command again, which {resume.parent.parent / 'config.yaml'} holds"
+        )
+    pairs = [saved["hyper_parameters"].get("languages", module.languages), module.languages]
+    learned, asked = (" to ".join(map(str, pair)) for pair in pairs)
+    if learned != asked:
+        raise ValueError(
+            f"{resume} learns {learned}, not {asked}: give the data.src and data.tgt of its first "
+            "command again"
         )
     check_state(resume, saved, module)
     step, max_steps = saved["global_step"], config.trainer["max_steps"]

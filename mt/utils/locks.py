@@ -44,7 +44,10 @@ def _held(path: Path, message: str, wait: bool) -> Iterator[None]:
         if not wait:
             raise BlockingIOError(message) from None
         log.info(message)
-        lock.acquire()
+        try:  # it is gone where the other has just ended, or where there can be no file
+            lock.acquire(timeout=-1 if path.exists() else 1)
+        except filelock.Timeout:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent)) from None
     try:
         yield
     finally:

@@ -72,6 +72,17 @@ def test_bleu_is_sacrebleus() -> None:
     assert metrics.bleu(HYPOTHESES, REFERENCES).value == expected
 
 
+def test_a_language_without_blanks_is_not_split_at_them() -> None:
+    lines = ["我今天在房子里看到了一本书。", "他今天没有来上班。"]
+    score = metrics.bleu(lines, lines, target="zh")
+    assert score.value == pytest.approx(100)
+    assert "|tok:zh|" in score.signature
+    assert metrics.all_scores(lines, lines, "zh")[0] == score._replace(interval=0)
+    scores, signatures = metrics.sentence_scores(lines, lines, target="zh")
+    assert scores["bleu"] == pytest.approx([100, 100])
+    assert "|tok:zh|" in signatures["bleu"]
+
+
 def test_bleu_signature_is_the_default_one() -> None:
     score = metrics.bleu(HYPOTHESES, REFERENCES)
     assert score.signature == (

@@ -124,6 +124,15 @@ def test_best_is_the_best_of_the_whole_run(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == 31.0
 
 
+def test_a_branch_has_a_best_of_its_own(tmp_path: Path) -> None:
+    """The best checkpoint was set aside with what came after the branch began."""
+    validate(start(tmp_path), 30.0)
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    (tmp_path / "best.ckpt").unlink()
+    validate(start(tmp_path, **state), 20.0)
+    assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == 20.0
+
+
 def test_checkpoints_that_later_ones_replaced_are_not_averaged(tmp_path: Path) -> None:
     trainer = start(tmp_path)
     for _ in range(9):

@@ -7,7 +7,8 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import pytorch_lightning as pl
@@ -27,7 +28,7 @@ from mt.inference.translator import Translator
 from mt.model.decoder_only import make_model
 from mt.model.transformer import PAPER, Transformer
 from mt.training import run_dir  # noqa: F401  # it registers the resolver of hydra.run.dir
-from mt.training.config import TrainConfig, read_config
+from mt.training.config import DataConfig, TrainConfig, read_config
 from mt.training.lightning_module import TranslationModule
 from mt.training.loss import smoothed_cross_entropy
 from mt.utils import hydra_app
@@ -276,6 +277,20 @@ def test_a_reader_takes_what_the_user_sets() -> None:
     reader = hydra_app.instantiate(files, "data.reader")
     assert reader == FileReader(train=["a", "b"], src=0, tgt="x")
     assert type(reader.train) is list
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "languages"),
+    [
+        ("de", "en", ["de", "en"]),
+        ("translation.en", "translation.fr", ["en", "fr"]),
+        (0, 1, ["en", "de"]),
+        ("0", "1", ["en", "de"]),
+    ],
+)
+def test_the_names_of_columns_are_languages(src: Any, tgt: Any, languages: list[str]) -> None:
+    names: Any = SimpleNamespace(src=src, tgt=tgt)
+    assert cast("Any", DataConfig.languages).fget(names) == languages
 
 
 @pytest.mark.parametrize("name", ["train", "evaluate"])

@@ -35,6 +35,12 @@ def test_who_removes_the_file_removes_no_lock_of_others(lock: Path) -> None:
     assert lock.exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is Linux's")
+def test_nobody_waits_where_there_can_be_no_file() -> None:
+    with pytest.raises(OSError), waiting_lock(Path("/proc/.lock"), "held"):  # noqa: PT011
+        raise AssertionError("there is a lock")
+
+
 def test_an_error_gives_the_lock_back(lock: Path) -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), exclusive_lock(lock, "taken"):
