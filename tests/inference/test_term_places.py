@@ -127,8 +127,8 @@ def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
 
 def test_the_first_word_gives_way_first(bundled: Translator) -> None:
     """So the other term can follow it, whatever their order in the source."""
-    (result,) = bundled.translate(['The doctor\'s "house" is old.'], terms=RULES)
-    assert result.text == "Das „Gebäude“ des Mediziners ist alt."
+    (result,) = bundled.translate(['The "house" of my doctor is old.'], terms=RULES)
+    assert result.text == "Das „Gebäude“ meines Mediziners ist alt."
 
 
 def test_no_other_term_is_cut() -> None:
@@ -307,7 +307,7 @@ LINES = {
     "My doctor is ill.": "Mein Mediziner ist krank.",
     "His letter arrived yesterday.": "Sein Schreiben kam gestern an.",
     "I see the house.": "Ich sehe das Gebäude.",
-    "Good morning.": "Guten Morgen.",
+    "Good morning.": "Guten Morgen!",
 }
 
 
@@ -346,7 +346,7 @@ def test_without_terms_no_attention_is_computed(
 ) -> None:
     """The engine of CTranslate2 has none."""
     monkeypatch.setattr(bundled, "attend", None)
-    assert bundled.translate(["Good morning."])[0].text == "Guten Morgen."
+    assert bundled.translate(["Good morning."])[0].text == "Guten Morgen!"
 
 
 def test_terms_of_a_line_without_a_place_are_searched_once(

@@ -184,7 +184,7 @@ def test_what_stands_right_after_a_word_is_attached(text: str, attached: list[in
 
 def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
     lines = {
-        "Hello %s": "Hallo %s!",
+        "Hello %s": "Hallo %s",
         "Open the file “%s”.": "Öffnen Sie die Datei „%s“.",
         "Page %d of %d": "Seite %d von %d",
     }
@@ -194,7 +194,7 @@ def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
 
 def test_a_placeholder_takes_the_place_of_what_the_model_makes_of_it(everyday: Translator) -> None:
     line = "Rename%(name)s failed"
-    assert everyday.translate([line])[0].text == "Umbenennen%(name) fehlgeschlagen"
+    assert everyday.translate([line])[0].text == "Umbenennen%(Name) fehlgeschlagen"
     (result,) = everyday.translate([line], terms=TermRules(keep=True))
     assert result.text == "Umbenennen%(name)s fehlgeschlagen"
 
