@@ -473,7 +473,6 @@ def ct2(run_translate: Run, exported: Path) -> Run:
         "--min-length 40",
         "--min-length 100",
         "--max-length 3",
-        "--max-length 0",
         "--no-repeat-ngram 2",
         "--prefix Der",
         "--split",
