@@ -168,7 +168,11 @@ class _PageReader:
         """Take the tag that begins an element, or the whole element if it stays as it is."""
         verbatim = self.verbatim
         attributes = _attributes(match["attributes"])
-        keep = _is_kept(attributes) or self._is_foreign(tag, attributes)
+        language = _language(attributes)
+        if tag == "html":
+            self.language = language
+        is_foreign = "" not in (language, self.language) and language != self.language
+        keep = _is_kept(attributes) or is_foreign
         closed = match["attributes"].endswith("/")
         alone = tag in VOID or closed
         is_raw = tag in RAW and not (self.is_xml and closed)
@@ -195,14 +199,6 @@ class _PageReader:
             self._cut(*raw)
         else:
             self.run.append(piece)
-
-    def _is_foreign(self, tag: str, attributes: dict[str, str]) -> bool:
-        """Whether an element is in another language than ``<html lang="en">`` says of the page."""
-        value = _value(attributes.get("lang") or attributes.get("xml:lang", ""))
-        language = value.strip().lower().partition("-")[0]
-        if tag == "html":
-            self.language = language
-        return "" not in (language, self.language) and language != self.language
 
     def _cut(self, *raw: Part) -> None:
         """End the paragraph; ``raw`` comes after it."""
@@ -283,6 +279,12 @@ def _is_kept(attributes: dict[str, str]) -> bool:
         return False
     translate = _value(attributes.get("translate", "")).strip().lower()
     return translate == "no" or "notranslate" in _value(attributes.get("class", "")).split()
+
+
+def _language(attributes: dict[str, str]) -> str:
+    """The code of the language of an element, without its region; nothing if it has none."""
+    value = _value(attributes.get("lang") or attributes.get("xml:lang", ""))
+    return value.strip().lower().partition("-")[0]
 
 
 def verbatim_end(text: str, tag: str, position: int, is_xml: bool = False) -> int:

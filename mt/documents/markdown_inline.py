@@ -132,9 +132,9 @@ class Inline:
             return self._bracket(at)
         if sign == "!" and content[at + 1 : at + 2] != "[":
             return self._add(at, at + 1, "!")
-        if sign == "[" and at == 0 and (alert := ALERT.match(content)):
-            return self._add_tag(at, alert.end(), breaks=True)
         if sign == "[":
+            if at == 0 and (alert := ALERT.match(content)):
+                return self._add_tag(at, alert.end(), breaks=True)
             fixed = FOOTNOTE.match(content, at) or (at == 0 and CHECKBOX.match(content))
             if fixed:
                 return self._add_tag(at, fixed.end())

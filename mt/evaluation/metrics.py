@@ -116,8 +116,9 @@ _WHOLE_WORDS: dict[str, Any] = {"tokenize": "none", "force": True}  # for text t
 
 def _bleu_options(target: str, tokenized: bool = False) -> dict[str, Any]:
     """Without a warning of sacreBLEU's about text that looks tokenised."""
-    options = {"tokenize": _WITHOUT_BLANKS.get(target, "13a"), "force": True}
-    return _WHOLE_WORDS if tokenized else options
+    if tokenized:
+        return _WHOLE_WORDS
+    return {"tokenize": _WITHOUT_BLANKS.get(target, "13a"), "force": True}
 
 
 def metric_specs(target: str = "de", tokenized: bool = False) -> list[MetricSpec]:

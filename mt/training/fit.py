@@ -149,10 +149,9 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
     scores = run.trainer.callback_metrics
     perplexity = round(float(scores["val_ppl"]), 3)
     if not math.isfinite(float(scores["val_loss"])):
-        precision = run.trainer.precision
         log.warning(
-            f"the validation loss of the model is not a finite number: its numbers are too large "
-            f"for trainer.precision={precision}. Train with bf16-mixed or 32-true"
+            "the validation loss of the model is not a finite number: its numbers are too large "
+            f"for trainer.precision={run.trainer.precision}. Train with bf16-mixed or 32-true"
         )
     if perplexity > last_perplexity and len(paths) > 1:
         log.warning(

@@ -127,8 +127,12 @@ def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
 
 def test_the_first_word_gives_way_first(bundled: Translator) -> None:
     """So the other term can follow it, whatever their order in the source."""
-    (result,) = bundled.translate(['The "house" of my doctor is old.'], terms=RULES)
-    assert result.text == "Das „Gebäude“ meines Mediziners ist alt."
+    lines = {
+        "The doctor's house is old.": "Das Gebäude des Mediziners ist alt.",
+        'The "house" of my doctor is old.': "Das „Gebäude“ meines Mediziners ist alt.",
+    }
+    results = bundled.translate(list(lines), terms=RULES)
+    assert [result.text for result in results] == list(lines.values())
 
 
 def test_no_other_term_is_cut() -> None:
