@@ -49,6 +49,7 @@ SHORT = 5  # words of the sentences of the long run
 MAX_GROWTH = 0.05  # of the memory, from a tenth of the requests to the end
 OVERLOAD = 10  # times the capacity
 MAX_LIVE = 0.050  # seconds for /health/live, p99
+PATIENCE = 0.5  # seconds that a client waits at most before it vanishes
 MAX_STOP = 5.0  # seconds until the work of clients that vanished has stopped
 GOOD = 20  # sentences of the well-behaved client
 TOGETHER = 32  # malformed requests at a time
@@ -213,7 +214,7 @@ async def malformed(server: Server, args: argparse.Namespace) -> Report:
 
 
 async def vanish(server: Server, args: argparse.Namespace) -> Report:
-    """Clients that send long texts, plain or as a stream, and leave within half a second."""
+    """Clients that send long texts, plain or as a stream, and leave within `PATIENCE`."""
     rng = random.Random(args.seed)
     texts = long_texts(10, 2000)
 
@@ -223,7 +224,7 @@ async def vanish(server: Server, args: argparse.Namespace) -> Report:
             writer.write(translate(rng.choice(texts), stream=rng.random() < 0.5))
             await writer.drain()
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(reader.read(100), rng.uniform(0, 0.5))
+                await asyncio.wait_for(reader.read(100), rng.uniform(0, PATIENCE))
             if rng.random() < 0.3:  # a reset instead of an end
                 linger = struct.pack("ii", 1, 0)
                 writer.get_extra_info("socket").setsockopt(

@@ -185,8 +185,14 @@ def test_malformed_requests_end_well_and_harm_nobody(
     assert {"400", "413", "405"} <= set(outcomes)
 
 
-def test_work_of_clients_that_vanish_stops(soak: ModuleType, live: SimpleNamespace) -> None:
-    report = asyncio.run(soak.vanish(live, soak_arguments(soak, vanishing=5)))
+def test_work_of_clients_that_vanish_stops(
+    soak: ModuleType, live: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for patience in (0.5, 2.0, 10.0):  # more than the first for a machine with other work
+        monkeypatch.setattr(soak, "PATIENCE", patience)
+        report = asyncio.run(soak.vanish(live, soak_arguments(soak, vanishing=5)))
+        if report["sentences_begun"]:
+            break
     assert report["sentences_begun"] > 0
     assert all(outcome["met"] for outcome in report["bars"].values()), report["bars"]
 
