@@ -36,17 +36,22 @@ _OTHER_FORMATS = {
 UNREAD_FORMATS = {  # file name extension -> what to save the file as
     **dict.fromkeys((".doc", ".dot", ".rtf", ".pdf"), ".docx or .odt"),
     **dict.fromkeys((".ppt", ".pps"), ".pptx or .odp"),
-    **dict.fromkeys((".xls", ".xlsx", ".xlsm", ".xltx"), ".ods or .csv"),
+    **dict.fromkeys((".xls", ".xlsx", ".xlsm", ".xlsb", ".xltx"), ".ods or .csv"),
     # Templates and files with macros
     **dict.fromkeys((".docm", ".dotx", ".dotm"), ".docx"),
     **dict.fromkeys((".pptm", ".potx", ".potm", ".ppsx", ".ppsm"), ".pptx"),
     **{f".{kind}{last}": f".od{last}" for kind in ("ot", "fod") for last in "tsp"},
     ".epub": ".html",
-    ".ass": ".srt or .vtt",
+    ".odg": ".odp",
+    ".pages": ".docx",
+    **dict.fromkeys((".ass", ".ssa", ".sbv", ".sub"), ".srt or .vtt"),
     # Translated as lines these would be broken:
-    ".json": ".jsonl, an object in each line,",
-    **dict.fromkeys((".xliff", ".xlf", ".strings", ".properties", ".resx"), ".po"),
+    **dict.fromkeys((".json", ".ndjson"), ".jsonl, an object in each line,"),
+    **dict.fromkeys((".xliff", ".xlf", ".strings", ".properties", ".resx", ".arb", ".ts"), ".po"),
+    **dict.fromkeys((".ipynb", ".rst", ".adoc", ".mdx", ".mdown"), ".md"),
+    **dict.fromkeys((".php", ".shtml", ".xht"), ".html"),
     **dict.fromkeys((".xml", ".tmx", ".yaml", ".yml", ".toml", ".tex"), ".txt, text alone,"),
+    **dict.fromkeys((".svg", ".ini"), ".txt, text alone,"),
 }
 
 

@@ -92,9 +92,13 @@ def _reader(extension: str, columns: Sequence[str]) -> Reader:
 
         return read_po
     if extension in TABLES:
-        from mt.documents.tables import read_csv, read_jsonl
+        from mt.documents.tables import DELIMITERS, read_csv, read_jsonl
 
-        return partial(read_jsonl if extension == ".jsonl" else read_csv, columns=columns)
+        if extension == ".jsonl":
+            return partial(read_jsonl, columns=columns)
+        # Of a single column any delimiter would do.
+        delimiters = DELIMITERS if extension == ".csv" else "\t" + DELIMITERS.replace("\t", "")
+        return partial(read_csv, columns=columns, delimiters=delimiters)
     if extension == PLAIN:
         from mt.documents.plain_text import read_txt
 

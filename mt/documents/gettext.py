@@ -3,7 +3,7 @@
 import codecs
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +29,7 @@ ACCELERATOR = re.compile(r"(?<!\S)[_&](?=[^\W\d_]+(?:…|\.\.\.|:|\Z|\s))")
 LABEL = re.compile(r"[^\n_&`{}<>/\\$%@=]{0,60}")  # without its accelerator
 WIDTH = 79  # of the lines that gettext's own programs write, with the quotes
 NEEDED = "äöüÄÖÜß„“–"
+FORM_END = "\ud800"  # between the forms of a message: no text has it
 # A line of a message goes on in the next one that begins with a small letter.
 NEW_LINE = r"\n+(?![a-z])|\t+"
 FORMAT = re.compile(r"#,.*(?<!no-)\b(?:c|objc|python|perl|php|gcc-internal|qt|boost)-format\b")
@@ -108,7 +109,10 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 def _translatable(document: TextDocument, entry: _Entry) -> Iterator[Part]:
-    """The parts of an entry: as it is, or with a translation for each empty msgstr."""
+    """The parts of an entry: as it is, or with a translation for each empty msgstr.
+
+    All of these get one, or none does: of a plural with an empty form a program shows nothing.
+    """
     message = _unescaped(entry.values.get("msgid", ""), document.encoding)
     plural = _unescaped(entry.values.get("msgid_plural", ""), document.encoding) or message
     is_fuzzy = any(re.match(r"#,.*\bfuzzy\b", line) for line in entry.lines)
@@ -124,21 +128,43 @@ def _translatable(document: TextDocument, entry: _Entry) -> Iterator[Part]:
     wide = max(len(line.rstrip("\r\n")) for line in entry.lines) > WIDTH + 1
     is_format = any(map(FORMAT.match, entry.lines))
     parsed: dict[str, list[Part]] = {}  # the forms of a plural share their segments
-    for i, line in enumerate(entry.lines):
+    first, last = min(targets), max(rest | set(targets))
+    parts: list[Part] = []
+    forms: list[Callable[[str], str]] = []  # how to write each of the parts
+    for i, line in enumerate(entry.lines[first : last + 1], first):
         if i in targets:
             source = message if targets[i] in ("msgstr", "msgstr[0]") else plural
             label, sign = _without_accelerator(source)
             if source not in parsed:
                 parsed[source] = list(document.plain(label, NEW_LINE))
-            raw = "".join(entry.lines[place] for place in entry.places[targets[i]])
-            encode = partial(
+            parts += [*parsed[source], FORM_END]
+            forms.append(partial(
                 _lines, keyword=targets[i], wide=wide,
                 end="\r\n" if line.endswith("\r\n") else "\n",
                 like=source if is_format else None, accelerator=sign,
-            )  # fmt: skip
-            yield Value(raw, parsed[source], encode)
+            ))  # fmt: skip
         elif i not in rest:
-            yield line
+            parts += [line, FORM_END]
+            forms.append(str)
+    raw = "".join(entry.lines[first : last + 1])
+    yield from entry.lines[:first]
+    yield Value(raw, parts, partial(_msgstrs, forms=forms, raw=raw))
+    yield from entry.lines[last + 1 :]
+
+
+def _msgstrs(text: str, forms: Sequence[Callable[[str], str]], raw: str) -> str:
+    """The lines of the forms of a message, or ``raw`` if a translation has other placeholders."""
+    try:
+        return "".join(
+            form(part) for form, part in zip(forms, text.split(FORM_END)[:-1], strict=True)
+        )
+    except _OtherPlaceholders as error:
+        log.warning(f"{str(error)[:50]!r} stays without a translation: it had other placeholders")
+        return raw
+
+
+class _OtherPlaceholders(ValueError):
+    """A program would read other values in a translation than in this message."""
 
 
 def _directives(text: str) -> tuple[list[str], list[str]]:
@@ -181,13 +207,12 @@ def _lines(
 ) -> str:
     """A msgstr, cut into lines after line breaks and, unless the entry is ``wide``, blanks.
 
-    Its first letter gets the ``accelerator``. It is empty when a program would read other values
-    than in ``like``.
+    Its first letter gets the ``accelerator``. Raises _OtherPlaceholders when a program would read
+    other values than in ``like``.
     """
     text = re.sub(r"(?=[^\W\d_])", accelerator, text, count=1)
     if like is not None and _directives(text) != _directives(like):
-        log.warning(f"{like[:50]!r} stays without a translation: it had other placeholders")
-        text = ""
+        raise _OtherPlaceholders(like)
     lines: list[str] = []
     for paragraph in re.findall(r"[^\n]*\n|[^\n]+", text):
         escaped = _escaped(paragraph)

@@ -53,13 +53,14 @@ ATTRIBUTES = frozenset(("alt", "aria-label", "placeholder", "title"))
 DESCRIPTIONS = frozenset((  # <meta name=... content="a text">
     "description", "og:description", "og:title", "twitter:description", "twitter:title"
 ))  # fmt: skip
+LABELLED = frozenset(("optgroup", "track"))  # <optgroup label="a text">
 BUTTONS = frozenset(("button", "reset", "submit"))  # <input type=... value="a text">
 
 # Not html.parser, which takes quadratic time for broken tags and changes end tags. A tag has no
 # part that can fail after its name, and where it does not close the search goes on after it:
 # the time is linear.
 TOKEN = re.compile(
-    r"""<!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?(?:php|xml|=).*?(?:\?>|\Z)
+    r"""<!--(?:-?>|.*?(?:--!?>|\Z)) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?(?:php|xml|=).*?(?:\?>|\Z)
     | <%.*?(?:%>|\Z)  # of a template
     | <!DOCTYPE[^<>\[]*\[.*?(?:\]\s*>|\Z) | <[!?][^<>]*>
     | <(?P<end>/?)(?P<tag>[a-z][^\s/<>]*)
@@ -85,6 +86,25 @@ ENCODINGS = re.compile(
     r"utf-8|cp125\d|cp866|cp874|iso8859-\d+|koi8-[rut]|mac-roman|gb2312|gbk|gb18030|big5|big5hkscs"
     r"|shift_jis|cp932|euc_jp|euc_kr|cp949"
 )
+NO_CP1252 = frozenset("\x81\x8d\x8f\x90\x9d")  # bytes without a character in cp1252
+
+
+def _as_browsers_do(error: UnicodeError) -> tuple[str | bytes, int]:
+    """A byte that cp1252 lacks is the control character of its number (WHATWG, Encoding).
+
+    Characters that cp1252 lacks are written as their number.
+    """
+    if not isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
+        raise error
+    start = error.start
+    if isinstance(error, UnicodeDecodeError):
+        return chr(error.object[start]), start + 1
+    character = error.object[start]
+    in_page = character.encode("latin-1") if character in NO_CP1252 else f"&#{ord(character)};"
+    return in_page, start + 1
+
+
+codecs.register_error("cp1252-page", _as_browsers_do)
 
 
 class HtmlDocument(TextDocument):
@@ -103,7 +123,8 @@ class HtmlDocument(TextDocument):
         mark: bytes = b"",
         is_xml: bool = False,
     ) -> None:
-        super().__init__(encoding, mark, errors="xmlcharrefreplace")
+        errors = "cp1252-page" if encoding == "cp1252" else "xmlcharrefreplace"
+        super().__init__(encoding, mark, errors)
         is_xml = is_xml or text[:100].lstrip().startswith("<?xml")
         ignored = frozenset(tag.lower() for tag in ignored_tags)
         self.parts = html_parts(self, text, ignored, is_xml)
@@ -117,7 +138,7 @@ class HtmlDocument(TextDocument):
         except DocumentError:
             if encoding != "cp1252":
                 raise
-            text, encoding, mark = decode(data, "latin-1")  # browsers take every byte
+            text, encoding, mark = decode(data, encoding, "cp1252-page")
         return cls(text, (), encoding, mark, is_xml)
 
 
@@ -172,7 +193,7 @@ class _PageReader:
         if tag == "html":
             self.language = language
         is_foreign = "" not in (language, self.language) and language != self.language
-        keep = _is_kept(attributes) or is_foreign
+        keep = is_kept(match["attributes"]) or is_foreign
         closed = match["attributes"].endswith("/")
         alone = tag in VOID or closed
         is_raw = tag in RAW and not (self.is_xml and closed)
@@ -217,6 +238,8 @@ def start_tag(document: TextDocument, match: re.Match[str]) -> list[Part]:
             names.add("content")
     if match["tag"].lower() == "input" and attributes.get("type", "").lower() in BUTTONS:
         names.add("value")
+    if match["tag"].lower() in LABELLED:
+        names.add("label")
     if names.isdisjoint(attributes):
         return [match[0]]
     parts: list[Part] = []
@@ -274,7 +297,9 @@ def _quoted(value: str, quote: str) -> str:
     return f"{quote}{escaped}{quote}"
 
 
-def _is_kept(attributes: dict[str, str]) -> bool:
+def is_kept(raw: str) -> bool:
+    """Whether an element with these attributes stays as it is."""
+    attributes = _attributes(raw)
     if "translate" not in attributes and "class" not in attributes:
         return False
     translate = _value(attributes.get("translate", "")).strip().lower()

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 MOST_NESTED = 50  # lists and quotations in each other; deeper ones stay as they are
 LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
-FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
+# Of YAML or TOML. A first line before an empty one is a horizontal rule.
+FRONT_MATTER = re.compile(
+    r"(?:---[ \t]*\r?\n(?=.*\S)(?:.*\n)*?(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+)"
+    r"[ \t]*(?:\r?\n|\Z)"
+)
 
 
 class _Block(NamedTuple):
@@ -73,9 +77,10 @@ def _blocks(
     for before, token in pairwise([*tokens[:1], *tokens]):
         if token.map is None:
             continue
-        if token.type == "html_block" and token.level == 0:
-            start, end = lines[token.map[0]][0], lines[token.map[1] - 1][1]
-            yield _Block(start, end, html_parts(document, text[start:end]))
+        if token.type == "html_block" and (
+            span := _html_span(text, lines[slice(*token.map)], token.content)
+        ):
+            yield _Block(*span, html_parts(document, text[slice(*span)]))
         if token.type != "inline" or not token.content.strip():
             continue
         in_table = before.type in ("th_open", "td_open")
@@ -94,6 +99,16 @@ def _blocks(
             yield _Block(
                 spans[0][0], spans[-1][1], list(line_parts(document, inline.pieces(), write))
             )
+
+
+def _html_span(text: str, lines: Sequence[tuple[int, int]], content: str) -> tuple[int, int] | None:
+    """Where a block of HTML lies; None if signs of a quotation come in its lines."""
+    first, *others = content.split("\n")
+    for (start, end), row in zip(lines[1:], others, strict=False):
+        if text[start:end].removesuffix(row).strip():
+            return None
+    start = max(text.find(first.strip(), *lines[0]), lines[0][0])
+    return start, lines[-1][1]
 
 
 def _spans(

@@ -10,10 +10,12 @@ from mt.documents.document import TagKind
 from mt.documents.html import (
     CODE,
     INLINE,
+    RAW,
     TOKEN,
     VERBATIM,
     VOID,
     has_text,
+    is_kept,
     note_mark_end,
     start_tag,
     unescape,
@@ -196,13 +198,18 @@ class Inline:
             return self._add_tag(at, end)
         if name == "sup" and not match["end"] and (mark_end := note_mark_end(match)):
             return self._add_tag(at, mark_end)
-        if name in VERBATIM and not match["end"]:
+        alone = name in VOID or match["attributes"].endswith("/")
+        keep = is_kept(match["attributes"])
+        if not match["end"] and ((keep and not alone) or name in VERBATIM or name in RAW):
             end = verbatim_end(content, name, end)
-            return self._add_tag(at, end, is_noun=name in CODE and has_text(match, end))
+            is_noun = (keep or name in CODE) and has_text(match, end)
+            if name in RAW and (end_tag := TOKEN.match(content, end)):
+                end = end_tag.end()
+            return self._add_tag(at, end, is_noun=is_noun)
         kind = TagKind.CLOSE if match["end"] else TagKind.OPEN
-        if name in VOID or name not in INLINE or match["attributes"].endswith("/"):
+        if alone or name not in INLINE:
             kind = TagKind.EMPTY
-        has_texts = not match["end"] and "\n" not in match[0]
+        has_texts = not match["end"] and not keep and "\n" not in match[0]
         self._items.append(
             _Item(
                 at,

@@ -10,25 +10,32 @@ from mt.documents.pieces import Part, Piece, Written
 from mt.documents.text_document import TextDocument, decode, tag_piece, text_pieces
 
 LINE_WIDTH = 42  # characters: the longest line that television takes
+EXAMPLE = "00:00:01,000 --> 00:00:02,500"
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-TIME = r"(?:\d{1,4}:)?\d{1,2}:\d{2}[,.]\d{1,3}"
-TIMES = re.compile(rf"\s*{TIME}[ \t]*-->[ \t]*{TIME}")
+SECONDS = r"(?:\d{1,4}:)?\d{1,2}:\d{2}"
+TIME = rf"{SECONDS}[,.]\d{{1,3}}"
+TIMES = re.compile(rf"\s*{SECONDS}(?:[,.]\d{{1,3}})?[ \t]*-->[ \t]*{SECONDS}")
+LIKE_TIMES = re.compile(rf"\s*{SECONDS}\S*\s*-+>\s*\d")  # taken for text, they would be lost
 # <i>, </font> and <c.yellow>, WebVTT's times, and the {\an8} of other players
 TAG = re.compile(rf"</?([a-zA-Z]\w*)(?!\w)[^<>\r\n]*>|<{TIME}>|{{\\[^{{}}\r\n]*}}")
 DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
 # TOM: or a song, as subtitles for the hard of hearing have them
 SPEAKER = re.compile(r"\s*(?:[A-ZÀ-ÖØ-Þ][A-ZÀ-ÖØ-Þ .'’#0-9-]{0,30}:\s|♪)")
+VOICE = re.compile(r"\s*<v[ \t.]")  # <v Tom> of WebVTT
 ENDED = re.compile(r"[^\w,;\s]\s*\Z")
 
 
 def read_srt(data: bytes) -> TextDocument:
-    """SRT. Raises DocumentError if it has no subtitle or is not UTF-8 or UTF-16."""
+    """SRT. Raises DocumentError for no subtitle, odd times, and if it is not UTF-8 or UTF-16."""
     text, encoding, mark = decode(data)
     document = TextDocument(encoding, mark)
     lines = LINE.findall(text)
     starts = [i for i, line in enumerate(lines) if TIMES.match(line)]
+    for i, line in enumerate(lines, 1):
+        if LIKE_TIMES.match(line) and not TIMES.match(line):
+            raise DocumentError(f"line {i} is no line of times such as {EXAMPLE}: correct it")
     if not starts:
-        raise DocumentError("has no subtitle: no line such as 00:00:01,000 --> 00:00:02,500")
+        raise DocumentError(f"has no subtitle: no line such as {EXAMPLE}")
     document.parts += lines[: starts[0] + 1]
     for start, following in zip(starts, [*starts[1:], len(lines)], strict=True):
         end = following
@@ -69,7 +76,8 @@ def _cue(document: TextDocument, lines: list[str], is_vtt: bool) -> Iterator[Par
     speakers: list[list[str]] = []
     for line in lines:
         has_ended = bool(speakers) and ENDED.search(speakers[-1][-1])
-        if not speakers or DASH.match(line) or (has_ended and SPEAKER.match(line)):
+        is_voice = is_vtt and VOICE.match(line)
+        if not speakers or is_voice or DASH.match(line) or (has_ended and SPEAKER.match(line)):
             speakers.append([])
         speakers[-1].append(line)
     for spoken in speakers:

@@ -12,7 +12,8 @@ from mt.documents.pieces import Part, Value
 from mt.documents.text_document import TextDocument, decode
 from mt.utils.checks import printable
 
-DELIMITERS = ",;\t"
+DELIMITERS = ",;\t|"  # where several would do, the first
+SEPARATOR = re.compile(rf"sep=([{DELIMITERS}])(?:\r\n|\r|\n)")  # as Excel writes before the names
 MOST_NAMES = 20  # of columns that an error lists
 NEW_LINE = r"\r\n|\r|\n"
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -55,8 +56,8 @@ class _Remarks:
             yield f'{number:,} of {self.rows:,} rows have a text in "{name}": it is replaced'
 
 
-def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
-    """A table with names in its first line, divided by commas, semicolons or tabs.
+def read_csv(data: bytes, columns: Sequence[str], delimiters: str = DELIMITERS) -> TextDocument:
+    """A table with names in its first line, divided by one of ``delimiters``.
 
     ``columns``: "en" translates the column in place, "en=de" writes the translations of "en" to
     "de", which is added where it is missing. Raises DocumentError if there is no column "en" or
@@ -64,7 +65,10 @@ def read_csv(data: bytes, columns: Sequence[str]) -> TextDocument:
     """
     text, encoding, mark = decode(data)
     document = TextDocument(encoding, mark)
-    headers = {delimiter: next(_rows(text, delimiter)) for delimiter in DELIMITERS}
+    if separator := SEPARATOR.match(text):
+        document.parts.append(separator[0])
+        text, delimiters = text[separator.end() :], separator[1]
+    headers = {delimiter: next(_rows(text, delimiter)) for delimiter in delimiters}
     delimiter = max(headers, key=lambda d: (_has_all(_names(headers[d]), columns), len(headers[d])))
     names = _names(headers[delimiter])
     pairs = _pairs(columns, names)

@@ -131,7 +131,7 @@ class TextDocument:
         return any(translated[n] != self.segments[n] for n in numbers)
 
 
-def decode(data: bytes, declared: str = "utf-8") -> tuple[str, str, bytes]:
+def decode(data: bytes, declared: str = "utf-8", errors: str = "strict") -> tuple[str, str, bytes]:
     """The text of a file, its encoding and byte order mark, which give ``data`` again.
 
     Raises DocumentError if the file is too long or not in the ``declared`` encoding.
@@ -142,8 +142,8 @@ def decode(data: bytes, declared: str = "utf-8") -> tuple[str, str, bytes]:
     marks = [pair for pair in BYTE_ORDER_MARKS if data.startswith(pair[0])]
     mark, encoding = marks[0] if marks else (b"", declared)
     try:
-        text = data[len(mark) :].decode(encoding)
-        if text.encode(encoding) == data[len(mark) :]:
+        text = data[len(mark) :].decode(encoding, errors)
+        if text.encode(encoding, errors) == data[len(mark) :]:
             return text, encoding, mark
     except UnicodeError:  # not with its reason, which may hold the whole file
         pass

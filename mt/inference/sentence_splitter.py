@@ -24,7 +24,7 @@ ABBREVIATIONS = frozenset(
 # Abbreviations only before a number ("No. 5", but "He said no. Then he left.").
 BEFORE_NUMBERS = frozenset(
     """
-    no nos vol fig figs p pp ch sec art est nr bd abb abs
+    no nos vol fig figs p pp ch sec art est al eq eqs tel ext max min ver pt nr bd abb abs
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
     """.split()  # noqa: SIM905
 )

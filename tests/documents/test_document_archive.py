@@ -332,7 +332,7 @@ def test_unchanged_parts_keep_bytes_order_times_compression_and_comment() -> Non
 @pytest.mark.parametrize(
     "extension",
     [".doc", ".DOC", ".ppt", ".xls", ".rtf", ".pdf", ".json", ".xml", ".xlf", ".yaml",
-     ".docm", ".ppsx", ".xlsm", ".ott", ".fods"],
+     ".docm", ".ppsx", ".xlsm", ".ott", ".fods", ".ipynb", ".ssa", ".ndjson", ".php"],
 )  # fmt: skip
 def test_old_formats_are_refused_by_name(extension: str) -> None:
     with pytest.raises(DocumentError, match=f"is a {extension.lower()} file: s"):

@@ -150,3 +150,24 @@ def test_other_signs_are_no_shortcuts(text: str) -> None:
     rendered = document.render(translated).decode()
     assert "_Ein" not in rendered
     assert "&Ein" not in rendered
+
+
+PLURAL = '#, c-format\nmsgid "One %s file"\nmsgid_plural "%d %s files"\n'
+
+
+@pytest.mark.parametrize(
+    ("translations", "forms"),
+    [
+        (["Eine %s Datei", "%d %s Dateien"], ["Eine %s Datei", "%d %s Dateien"]),
+        (["One %s file", "%d %s Dateien"], ["One %s file", "%d %s Dateien"]),
+        (["Eine %s Datei", "%s %d Dateien"], ["", ""]),
+        (["One %s file", "%d %s files"], ["", ""]),
+    ],
+)
+def test_all_forms_of_a_plural_are_filled_or_none(
+    translations: list[str], forms: list[str]
+) -> None:
+    document = read_po(f'{PLURAL}msgstr[0] ""\nmsgstr[1] ""\n'.encode())
+    rendered = document.render([Segment(text) for text in translations]).decode()
+    expected = "".join(f'msgstr[{i}] "{form}"\n' for i, form in enumerate(forms))
+    assert rendered == PLURAL + expected

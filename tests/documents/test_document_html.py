@@ -50,6 +50,9 @@ ENTRIES = [
          "<title>A</title><meta name=Description content='B'><meta name=x content=c>"),
         ("<input type=submit value=Send><input value=keep placeholder='a \"b\"'>",
          "<input type=submit value=\"SEND\"><input value=keep placeholder='A \"B\"'>"),
+        ("<select><optgroup label='a b'><option label=keep>c</select><track label=d>",
+         "<select><optgroup label='A B'><option label=keep>C</select><track label=\"D\">"),
+        ("<!-->a<!--->b<!-- keep --!>c", "<!-->A<!--->B<!-- keep --!>C"),
         ("<textarea title='a'>keep <b></textarea>", "<textarea title='A'>keep <b></textarea>"),
         ("<a aria-label='see' href=x>it</a>", "<a aria-label='SEE' href=x>IT</a>"),
         (f"<img src='data:{'x' * 5000}'>go", f"<img src='data:{'x' * 5000}'>GO"),
@@ -194,7 +197,12 @@ def test_a_page_keeps_its_encoding(head: str, encoding: str, rendered: str) -> N
 
 def test_latin_1_may_have_any_byte() -> None:
     data = b"<meta charset=latin1>" + bytes(range(128, 256)) + b" x"
-    assert check(HtmlDocument.from_bytes, data)
+    document = check(HtmlDocument.from_bytes, data)
+    assert document is not None
+    changed = document.render([Segment("\x81€\u2009x")])
+    assert changed == b"<meta charset=latin1>\x81\x80&#8201;x"
+    page = b"<meta charset=latin1>5 \x80, \x93so\x94 \x9d"
+    assert texts(HtmlDocument.from_bytes(page)) == ["5 €, “so” \x9d"]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ def vtt(text: str) -> str:
          srt('<font color="red">A <b>B</b></font>\nC')),
         (srt("- Who?\n- Me\nalone."), srt("- WHO?\n- ME\nALONE.")),
         (srt("a < b & 3"), srt("A < B & 3")),
+        (srt("a") + "2\n00:03 --> 00:04\nb\n",
+         srt("A") + "2\n00:03 --> 00:04\nB\n"),
         (srt("1984"), srt("1984")),
         (srt("a") + "\n" + srt("b"), srt("A") + "\n" + srt("B")),
         (f"{TIMES}a\n2\n{TIMES}b", f"{TIMES}A\n2\n{TIMES}B"),
@@ -55,6 +57,7 @@ def test_srt_keeps_what_is_no_text(source: str, rendered: str) -> None:
         (vtt("Hi there"), vtt("HI THERE")),
         (vtt("<v Bob>a &amp; <c.x>b</c>"), vtt("<v Bob>A &amp; <c.x>B</c>")),
         (vtt("a <00:01.500>b"), vtt("A <00:01.500>B")),
+        (vtt("<v Bob>a b</v>\n<v.x Ann>c</v>"), vtt("<v Bob>A B</v>\n<v.x Ann>C</v>")),
         ("WEBVTT - keep\nX: keep\n\nNOTE keep\nthis\n\nSTYLE\n::cue{}\n\nREGION\nid:keep\n\nkeep\n"
          "00:01.000 --> 00:02.000\na\n\n\nkeep\n",
          "WEBVTT - keep\nX: keep\n\nNOTE keep\nthis\n\nSTYLE\n::cue{}\n\nREGION\nid:keep\n\nkeep\n"
@@ -72,6 +75,8 @@ def test_vtt_keeps_what_is_no_text(source: str, rendered: str) -> None:
 def test_a_cue_is_one_segment_and_each_speaker_has_his_own() -> None:
     assert texts(read_srt(srt("I saw\n<i>the</i> house.").encode())) == ["I saw the house."]
     assert texts(read_srt(srt("- Who?\n– Me\nalone.").encode())) == ["Who?", "Me alone."]
+    voices = vtt("<v Bob>Where are you</v>\n<v Ann>At home</v>")
+    assert texts(read_vtt(voices.encode())) == ["Where are you", "At home"]
     named = srt("TOM: Who?\nMR. ÅNEIL: Me\nalone. NB: not in\nROOM 3: no")
     assert texts(read_srt(named.encode())) == [
         "TOM: Who?", "MR. ÅNEIL: Me alone. NB: not in ROOM 3: no",
@@ -118,6 +123,11 @@ def test_a_translation_makes_no_new_tags_and_times() -> None:
         (read_vtt, b"", "is no WebVTT"),
         (read_vtt, srt("a").encode(), "is no WebVTT"),
         (read_vtt, b"WEBVTTX", "is no WebVTT"),
+        (
+            read_srt,
+            (srt("a") + "2\n00:03,0 -> 00:04,0\nb\n").encode(),
+            "^line 5 is no line of times",
+        ),
     ],
 )
 def test_what_is_none_is_refused(read, data: bytes, message: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 from text_document_checks import check_hostile, fuzz, shouted, texts
 
 from mt.documents.document import DocumentError
+from mt.documents.formats import read_document
 from mt.documents.tables import read_csv, read_jsonl
 
 CSV_BITS = [",", ";", "\t", '"', '""', "\n", "word", "Text x", "\r\n", "<b>", "\r", "\0", "é", " "]
@@ -40,6 +41,9 @@ RECORDS = [
         ("en,x\na <b>c</b>,d\n", ["en"], "en,x\nA <b>C</b>,d\n"),
         ("en\na\nb\n", ["en"], "en\nA\nB\n"),
         (",en\n1,a\n", ["en"], ",en\n1,A\n"),
+        ("id|en\n1|a, b\n", ["en"], "id|en\n1|A, B\n"),
+        ("sep=;\r\nid;en\r\n1;a, b\r\n", ["en"], "sep=;\r\nid;en\r\n1;A, B\r\n"),
+        ("sep=,\nsep=;,x\na,b\n", ["x"], "sep=,\nsep=;,x\na,B\n"),
     ],
 )
 def test_columns_are_translated(source: str, columns: list[str], rendered: str) -> None:
@@ -78,6 +82,13 @@ def test_keys_are_translated(source: str, columns: list[str], rendered: str) -> 
     if not any("=" in column for column in columns):
         assert document.render(document.segments) == source.encode()
     assert shouted(document) == rendered
+
+
+def test_a_tsv_of_one_column_may_have_commas() -> None:
+    data = b"en\nHello, world. Tom; now\nBye\n"
+    document = read_document("a.tsv", data, ["en=de"])
+    assert [segment.text for segment in document.segments] == ["Hello, world. Tom; now", "Bye"]
+    assert document.render(document.segments).startswith(b"en\tde\nHello, world. Tom; now\tHello")
 
 
 def test_each_line_of_a_cell_is_a_segment() -> None:

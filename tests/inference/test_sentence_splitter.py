@@ -30,7 +30,8 @@ from mt.inference.sentence_splitter import (
         '"Stop!" he said.|"Go."|"No!"',
         "Wait...|What?|Really?!|Yes…|No.",
         "Hello.World",
-        "He said no.|Then No. 5 came.|See Fig. 3 on p. 7.|The sun.|Then the rain.",
+        "He said no.|Then No. 5 came.|See Fig. 3 on p. 7.|"
+        "As Miller et al. 2015 say, call tel. 12 at max. 50 km.|The sun.|Then the rain.",
         "On Jan. 5 it rained.|That was in Jan.|Then it snowed.",
         "Meet me at 5 p.m. at the door.|The meeting is short.",
         "1. A list.|2. Two.",
