@@ -112,9 +112,14 @@ def make_engine(translator: "Translator", limits: Limits, metrics: "Metrics") ->
 
 
 def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[str, str]:
-    """The page of mt.inspect, and its Content-Security-Policy."""
+    """The page of mt.inspect, and its Content-Security-Policy.
+
+    The sentence is written as the server translates it, which reads what people type.
+    """
+    from mt.inference.inputs import as_written
     from mt.inspection import page, report
 
+    text = as_written(text)
     inspection = report.inspect(translator, text, prefix=prefix)
     inspection["model"]["name"] = Path(translator.name).name  # clients must not see the path
     return page.render([{**inspection, "server": "inspect"}]), page.policy()

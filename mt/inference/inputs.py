@@ -61,6 +61,12 @@ def strings(name: str, lines: object) -> list[str]:
     return lines
 
 
+def as_written(sentence: str) -> str:
+    """A sentence as people type it, as the model reads it with ``split``."""
+    text, _ = tidy(sentence)
+    return text.capitalize() if sentence_splitter.is_all_caps(text) else text
+
+
 def plan_inputs(
     lines: list[str],
     tokenizer: Tokenizer,

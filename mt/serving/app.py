@@ -24,7 +24,7 @@ from mt.serving.inspection import Draw
 from mt.serving.kept_documents import KeptDocuments
 from mt.serving.limits import ApiKeys, Limits
 from mt.serving.metrics import Metrics
-from mt.serving.middleware import Observe, ReceiveRequest
+from mt.serving.middleware import AnswerExceptions, Observe, ReceiveRequest
 from mt.serving.requests import RequestError, error_response
 from mt.serving.service import Service, as_request_error
 from mt.serving.uploads import REMARKS
@@ -87,6 +87,7 @@ def create_app(
     _add_error_handlers(app, metrics)
     # The last one added stands around the others.
     app.add_middleware(ReceiveRequest, service=service)
+    app.add_middleware(AnswerExceptions, metrics=metrics)
     if origins:
         app.add_middleware(
             CORSMiddleware,

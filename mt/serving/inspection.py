@@ -13,6 +13,7 @@ from mt.serving.service import Service
 
 PATH = "/inspect"
 MOST_CHARACTERS = 300  # a page grows with the square of the sentence
+MOST_OF_PREFIX = 2 * MOST_CHARACTERS  # German is longer, and a page links its own beginnings
 MOST_WAITING = 4  # pages, besides the one that is drawn
 RETRY_SECONDS = 4  # a page takes about one
 
@@ -41,11 +42,11 @@ def make_router(service: Service, draw: Draw) -> APIRouter:
     )
     async def inspect(text: str = "", prefix: str = "") -> Response:
         nonlocal waiting
-        most = f"of at most {MOST_CHARACTERS} characters"
         if not text.strip() or len(text) > MOST_CHARACTERS:
-            raise bad_request(f"text: must be a sentence {most}")
-        if len(prefix) > MOST_CHARACTERS:
-            raise bad_request(f"prefix: must be the beginning of a translation, {most}")
+            raise bad_request(f"text: must be a sentence of at most {MOST_CHARACTERS} characters")
+        if len(prefix) > MOST_OF_PREFIX:
+            kind = "the beginning of a translation"
+            raise bad_request(f"prefix: must be {kind}, of at most {MOST_OF_PREFIX} characters")
         if waiting > MOST_WAITING:
             raise Overloaded(RETRY_SECONDS)
         waiting += 1  # with the one that is drawn

@@ -1,5 +1,6 @@
 """What a client may ask of the server, and the keys that let it in."""
 
+import codecs
 import hashlib
 import hmac
 import os
@@ -75,7 +76,7 @@ def read_api_keys(path: str | os.PathLike[str]) -> ApiKeys:
     Raises OSError when it cannot be read, ValueError that names the file and line for what is no
     key, and for a file without keys. The messages do not show the keys.
     """
-    content = read_regular(path, MOST_KEY_BYTES)
+    content = read_regular(path, MOST_KEY_BYTES).removeprefix(codecs.BOM_UTF8)
     keys = []
     for number, line in enumerate(content.splitlines(), 1):
         key = re.sub(rb"(^|\s)#.*", b"", line).strip()

@@ -42,7 +42,7 @@ SECRET = re.compile(
 class Observe:
     """Adds security headers, counts requests and writes the access log.
 
-    The log has no text and no query. An exception becomes an answer with status 500.
+    The log has no text and no query.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -67,18 +67,39 @@ class Observe:
 
         try:
             await self.app(scope, receive, send_with_headers)
-        except Exception as error:
-            log.exception("a request failed")
-            if status != CLIENT_LEFT:
-                raise  # the answer has begun: the server can only close the connection
-            response = error_response(scope["path"], as_request_error(error))
-            await response(scope, receive, send_with_headers)
         finally:
             seconds = time.monotonic() - begin
             self.metrics.request(interface_of(scope["path"]), status, seconds)
             client = (scope.get("client") or ("?",))[0]
             path = printable(SECRET.sub(r"\1…", scope["path"]), 100)
             access_log.info(f"{client} {scope['method']} {path} {status} {seconds:.3f} s")
+
+
+class AnswerExceptions:
+    """Makes an answer with status 500 of an exception, which the log describes."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched_send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            log.exception("a request failed")
+            if has_begun:
+                raise  # the server can only close the connection
+            request_error = as_request_error(error)
+            self.metrics.rejection(request_error.code)
+            await error_response(scope["path"], request_error)(scope, receive, send)
 
 
 class ReceiveRequest:

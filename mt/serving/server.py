@@ -144,7 +144,7 @@ def bind(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # such as of a..b
         raise ValueError(f"--host {host}: no address has this name here") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

@@ -117,6 +117,18 @@ def test_errors_of_the_engine(path: str, error: Exception, status: int, retry: s
     assert "content-security-policy" in response.headers
 
 
+def test_a_mistake_is_counted_and_other_sites_may_read_the_answer() -> None:
+    stand_in = StandIn()
+    stand_in.error = KeyError()
+    site = "https://example.org"
+    app = create_app(stand_in, origins=[site])
+    response = ask(app, "POST", "/translate", json=GOOD["/translate"], headers={"Origin": site})
+    assert response.status_code == 500
+    assert response.headers["access-control-allow-origin"] == site
+    metrics = ask(app, "GET", "/metrics").text
+    assert 'mt_rejections_total{reason="internal"} 1.0' in metrics
+
+
 @EVERYWHERE
 def test_too_many_characters_or_bytes(path: str) -> None:
     stand_in = StandIn()

@@ -39,8 +39,8 @@ def test_the_page_has_a_policy_of_its_own() -> None:
         ({"text": "  "}, "text: must be a sentence of at most 300 characters"),
         ({"text": "a" * 301}, "text: must be a sentence of at most 300 characters"),
         (
-            {"text": "a", "prefix": "b" * 301},
-            "prefix: must be the beginning of a translation, of at most 300 characters",
+            {"text": "a", "prefix": "b" * 601},
+            "prefix: must be the beginning of a translation, of at most 600 characters",
         ),
         ({"text": "too hard"}, "it is too hard"),
     ],
@@ -119,3 +119,5 @@ def test_the_server_draws_what_the_model_does(model_folder) -> None:
     assert str(model_folder.parent) not in page
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert policy in page
+    page, _ = draw_inspection(translator, "THE BEAR HEARS  THE DOOR !", "")
+    assert '"text":"The bear hears  the door!"' in page  # as the server translates it

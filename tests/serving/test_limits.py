@@ -22,7 +22,7 @@ def test_whole_numbers_are_whole_and_seconds_need_not_be() -> None:
 
 def test_keys_are_read_without_comments_and_blank_lines(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_bytes(b"# clients\r\n\nfirst-key  # of the shop\n  second#key\n")
+    file.write_bytes(b"\xef\xbb\xbf# clients\r\n\nfirst-key  # of the shop\n  second#key\n")
     keys = read_api_keys(file)
     assert keys
     assert [keys.allow(key) for key in ("first-key", "second#key")] == [True, True]

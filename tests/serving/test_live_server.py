@@ -262,5 +262,7 @@ def test_bind_tells_what_is_wrong() -> None:
             bind("127.0.0.1", port)
     with pytest.raises(ValueError, match=r"--host no\.such\.host\.invalid: no address"):
         bind("no.such.host.invalid", 0)
+    with pytest.raises(ValueError, match=r"^--host a\.\.b: no address has this name here$"):
+        bind("a..b", 0)
     with pytest.raises(ValueError, match=r"192\.0\.2\.1 port 0: "):
         bind("192.0.2.1", 0)

@@ -9,7 +9,7 @@ pytest.importorskip("playwright.sync_api", reason="needs playwright to drive Chr
 from browser_page import QUESTION, Opener, eventually, marked, result, translate, word
 from chromium import CONTRASTS
 from playwright.sync_api import Page, Route, expect
-from scripted_engine import ScriptedEngine
+from scripted_engine import ScriptedEngine, serving
 
 from mt.serving.engine import Overloaded
 
@@ -70,7 +70,7 @@ def test_a_slow_answer_stays_behind_a_later_one(page: Page, engine: ScriptedEngi
 
 def test_only_lines_that_change_are_sent(page: Page, engine: ScriptedEngine) -> None:
     translate(page, f"{QUESTION}\n\nI see the house.", "Wo wohnst du?Ich sehe das Haus.")
-    assert page.locator("#result .line").all_inner_texts() == [
+    assert page.locator("#result .line").all_text_contents() == [
         "Wo wohnst du?", "", "Ich sehe das Haus.",
     ]  # fmt: skip
     page.locator("#result .word").first.focus()
@@ -127,6 +127,34 @@ def test_a_word_is_replaced_and_the_rest_continued(page: Page, engine: ScriptedE
     expect(result(page)).to_have_text("Ich sehe das Haus. Wo lebst du?MORE.")
 
 
+def test_a_choice_stands_while_an_earlier_one_is_answered(
+    page: Page, engine: ScriptedEngine
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if '"keep":false' in (route.request.post_data or "").replace(" ", ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    translate(page, f"I see the house. {QUESTION}", "Ich sehe das Haus. Wo wohnst du?")
+    page.route("**/v1/translate", hold)
+    items = page.get_by_role("menuitemradio")
+    word(page, "wohnst").click()
+    items.nth(1).click()
+    expect(result(page)).to_have_text("Ich sehe das Haus. Wo lebst du?")
+    word(page, "sehe").click()  # its menu belongs to the text before the answer
+    expect(items).not_to_have_count(0)
+    eventually(lambda: len(held) == 1, page)
+    held.pop().continue_()
+    word(page, "lebst").hover()
+    eventually(lambda: marked(page, "#mirror") == ["live"], page)
+    items.filter(has_text="erblicke").click()
+    expect(result(page)).to_have_text("Ich erblicke das Haus. Wo lebst du?")
+    expect(page.locator("#others")).to_contain_text("of “Ich erblicke das Haus.”")
+
+
 def test_other_translations_of_the_sentence(page: Page, engine: ScriptedEngine) -> None:
     translate(page, QUESTION, "Wo wohnst du?")
     others = page.locator("#others-list button")
@@ -148,10 +176,16 @@ def test_copy_and_clear(open_page: Opener, live_server: str, engine: ScriptedEng
     expect(page.locator("#copy")).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "Wo wohnst du?\n\nIch sehe das Haus."
+    page.evaluate("getSelection().selectAllChildren(document.getElementById('result'))")
+    page.keyboard.press("Control+C")
+    selected = page.evaluate("navigator.clipboard.readText()")
+    assert selected.strip() == "Wo wohnst du?\n\nIch sehe das Haus."
     page.click("#clear")
     expect(page.locator("#source")).to_have_value("")
     expect(result(page)).to_be_empty()
     expect(page.locator("#source")).to_be_focused()
+    page.keyboard.press("Control+Z")
+    expect(page.locator("#source")).to_have_value(f"{QUESTION}\n\nI see the house.")
 
 
 def test_both_panes_scroll_to_the_same_line(page: Page) -> None:
@@ -269,6 +303,31 @@ def test_on_a_phone(open_page: Opener, live_server: str, engine: ScriptedEngine)
     assert small == []
     source, translation = (page.locator(pane).bounding_box() for pane in ("#source", "#result"))
     assert translation["y"] > source["y"] + source["height"] - 1 or translation["x"] == source["x"]
+
+
+def test_a_long_address_fits_on_a_phone(
+    open_page: Opener, live_server: str, engine: ScriptedEngine
+) -> None:
+    page = open_page(live_server, viewport={"width": 360, "height": 640})
+    text = f"Read https://example.org/{'a_long_name_' * 8}first."
+    translate(page, text, text.upper())
+    page.locator("#result .word").first.click()
+    expect(page.get_by_role("menuitemradio").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.evaluate(
+        "[...document.querySelectorAll('.menu, #others')]"
+        ".filter(e => e.scrollWidth > e.clientWidth && e.checkVisibility()).length == 0"
+    )
+
+
+def test_a_model_may_call_its_languages_as_it_likes(
+    open_page: Opener, live_server: str, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.translator, "languages", ("text_en", "de"))
+    with serving(engine) as address:
+        page = open_page(address)
+        expect(page).to_have_title("Translate text_en to German")
+        translate(page, QUESTION, "Wo wohnst du?")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

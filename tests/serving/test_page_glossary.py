@@ -117,6 +117,21 @@ def test_terms_are_stored_only_if_the_user_wants_it(page: Page, engine: Scripted
     expect(page.locator("#terms")).to_have_value("")
 
 
+def test_two_tabs_keep_one_glossary(page: Page) -> None:
+    other = page.context.new_page()
+    other.goto(page.url)
+    write_terms(page, "house = Haus")
+    page.get_by_label("Keep it in this browser").check()
+    write_terms(other, "bear = Bär")
+    expect(other.locator("summary")).to_have_text("Glossary, 1 term")
+    assert page.evaluate("localStorage.getItem('glossary')") == "house = Haus"
+    other.reload()
+    expect(other.locator("#terms")).to_have_value("house = Haus")
+    write_terms(other, "house = Haus\nbear = Bär")
+    expect(page.locator("summary")).to_have_text("Glossary, 2 terms")
+    other.close()
+
+
 def test_the_choice_of_a_word_is_free_of_terms(page: Page, engine: ScriptedEngine) -> None:
     """Only beam search keeps terms, and what was chosen must not get more of them."""
     write_terms(page, "live = wohnen")

@@ -7,10 +7,13 @@ function serverAddress({ server }) {
   return address.origin === location.origin ? address : null;
 }
 
-/** The address of the page whose translation begins with these pieces; null without a server. */
+/**
+ * The address of the page whose translation begins with these pieces; null without a server, and
+ * where it ends with them: no beginning says that.
+ */
 function continuation(report, pieces) {
   const address = serverAddress(report);
-  if (!address) return null;
+  if (!address || pieces.at(-1) === "</s>") return null;
   address.searchParams.set("text", report.source.text);
   address.searchParams.set("prefix", textOf(pieces));
   return address.href;

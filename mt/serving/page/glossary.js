@@ -98,8 +98,15 @@ function named(lines) {
 function store() {
   try {
     if ($("terms-stored").checked) localStorage.setItem(STORED, field.value);
-    else localStorage.removeItem(STORED);
   } catch {} // the browser forbids it: the terms last as long as the page
+}
+
+/** Keep the terms or forget them. Another tab may have kept others: only a click forgets them. */
+function onStored() {
+  try {
+    if (!$("terms-stored").checked) localStorage.removeItem(STORED);
+  } catch {}
+  store();
 }
 
 function load() {
@@ -159,7 +166,12 @@ export function connectGlossary(languages, onChange) {
     timer = setTimeout(take, PAUSE);
   });
   field.addEventListener("change", take); // whoever leaves the field may send a document next
-  $("terms-stored").addEventListener("change", store);
+  $("terms-stored").addEventListener("change", onStored);
+  window.addEventListener("storage", ({ key, newValue }) => {
+    if (key !== STORED || newValue === null || !$("terms-stored").checked) return;
+    field.value = newValue; // of another tab
+    take();
+  });
   $("terms-open").addEventListener("click", () => $("terms-file").click());
   $("terms-file").addEventListener("change", () => {
     takeFile($("terms-file").files[0]);

@@ -220,7 +220,8 @@ function splitAfterWord(text) {
 }
 
 /** Put `text` in the place of a sentence's translation. */
-async function choose(line, s, text) {
+async function choose(chosen, s, text) {
+  const line = kept.get(chosen.source) ?? chosen; // another word may have changed since
   const old = line.segments[s];
   if (text === old.text) return;
   const others = old.others && [...new Set([...old.others, old.text])];
@@ -245,8 +246,8 @@ async function choose(line, s, text) {
 function replace(line, s, segment) {
   const made = makeLine(line.source, line.segments.map((old, i) => (i === s ? segment : old)));
   kept.set(line.source, made);
-  current = current && { line: made, s };
-  show(shown.map((old) => (old === line ? made : old)));
+  if (current?.line.source === line.source) current = { line: made, s: current.s };
+  show(shown.map((old) => (old.source === line.source ? made : old)));
 }
 
 /** The sentence whose other translations are listed: the one clicked last, or the only one. */
@@ -268,7 +269,7 @@ async function showOthers() {
   $("others").hidden = !texts.length;
   $("others-of").textContent = isPart ? ` of “${segment.text}”` : "";
   $("others-list").replaceChildren(...texts.map((text) => otherItem(text, place)));
-  if (segment && !segment.others) await findOthers(segment);
+  if (segment && !segment.others && !segment.asked) await findOthers(segment);
 }
 
 /** Link the page that shows what the model does with a sentence, where the server has it. */
@@ -278,7 +279,7 @@ function linkInside(sentence) {
 }
 
 async function findOthers(segment) {
-  segment.others = []; // asked for once
+  segment.asked = true; // once
   try {
     const request = { text: segment.source, n_best: model.n_best, glossary: glossary.requested() };
     const answer = await translate(request, new AbortController().signal);
@@ -358,9 +359,11 @@ function onKey(event) {
 // Controls
 
 function clear() {
-  source.value = "";
-  onInput();
   source.focus();
+  source.select();
+  // Unlike a new value, this can be undone with the keyboard.
+  if (!document.execCommand("delete")) source.value = "";
+  onInput();
 }
 
 function useModel({ name, source: from, target, search, limits, inspect, confidence }) {

@@ -40,6 +40,7 @@ function drawLines(parent, lines, draw) {
     const element = parent.children[i] ?? parent.appendChild(make("div", "line"));
     if (drawn.get(element) === line) return;
     element.replaceChildren(...draw(line));
+    if (!element.textContent) element.append(make("br")); // who copies the text gets the line, too
     drawn.set(element, line);
   });
 }
@@ -101,7 +102,7 @@ function unseen(text) {
   return element;
 }
 
-function make(tag, className) {
+function make(tag, className = "") {
   const element = document.createElement(tag);
   element.className = className;
   return element;
@@ -248,7 +249,13 @@ export function connectMarks() {
 
 /** Name the languages of the model, by their codes. */
 export function nameLanguages(from, target) {
-  const name = (code) => new Intl.DisplayNames("en", { type: "language" }).of(code);
+  const name = (code) => {
+    try {
+      return new Intl.DisplayNames("en", { type: "language" }).of(code);
+    } catch {
+      return code; // a model may call its languages as it likes
+    }
+  };
   const $ = (id) => document.getElementById(id);
   textarea.lang = mirror.lang = from;
   for (const id of ["result", "others-list", "spoken"]) $(id).lang = target;
