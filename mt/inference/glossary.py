@@ -22,6 +22,7 @@ MOST_CHARACTERS = 500  # of a term
 HEADERS = (("source", "target"), ("src", "tgt"), ("term", "translation"))
 NAMES = {"en": ("en", "english", "englisch"), "de": ("de", "german", "deutsch")}
 TOKEN = re.compile(r"\w+|[^\w\s]")
+STRAIGHT = str.maketrans("’‘“”", "''\"\"")  # quotation marks and apostrophes, which match alike
 # What German nouns and adjectives add for case, number and gender, the word as it is first.
 ENDINGS = ("", "e", "en", "er", "es", "em", "n", "s", "ern")
 AFTER_E = ("", "n", "r", "s", "m")  # of an adjective or a noun that ends with e
@@ -83,10 +84,11 @@ class Glossary:
                 source, tuple(dict.fromkeys((*before.targets, *translations)))
             )
         for entry in self.entries.values():
-            if entry.source != entry.source.lower():
-                terms, tokens = self._as_written, _tokens_as_written(entry.source)
+            source = entry.source.translate(STRAIGHT)
+            if source != source.lower():
+                terms, tokens = self._as_written, _tokens_as_written(source)
             else:
-                terms, tokens = self._in_any_case, TOKEN.findall(entry.source.casefold())
+                terms, tokens = self._in_any_case, TOKEN.findall(source.casefold())
             for token in tokens:
                 terms = terms.setdefault(token, _Terms())
             terms.targets = terms.targets or entry.targets
@@ -115,6 +117,7 @@ class Glossary:
 
     def find(self, text: str) -> list[Match]:
         """The terms in a text, from the left, the longest first; they do not overlap."""
+        text = text.translate(STRAIGHT)
         words = list(TOKEN.finditer(text))
         tokens = [self._token_forms(token) for token in _tokens_as_written(text)]
         lower = [self._token_forms(word[0].casefold()) for word in words]

@@ -17,6 +17,7 @@ from mt.inference.number_forms import (
     number_range,
     numerals,
     numeric_date,
+    opening_hours,
     ordinal,
     shortened,
     spoken_time,
@@ -29,6 +30,13 @@ from mt.inference.number_forms import (
 _HOUR = re.compile(
     r"(?<![\w.,:/–-])(?P<hour>1[0-2]|0?[1-9])(?:[:.](?P<minute>[0-5][0-9]))?[ \u00a0\u202f]?"
     r"(?:(?P<half>[ap])\.m\.|(?P<half_>[ap])m(?!\w))",
+    re.IGNORECASE,
+)
+_CLOCK = r"(1[0-2]|0?[1-9])(?:[:.]([0-5][0-9]))?[ \u00a0\u202f]?"
+_HALF_DAY = r"([ap])(?:\.m\.|m(?!\w))"
+_DASH = r"[ \u00a0\u202f]?[-–][ \u00a0\u202f]?"
+_HOURS = re.compile(  # 9am-5pm, 2–3 p.m.
+    rf"(?<![\w.,:/–-]){_CLOCK}(?:{_HALF_DAY})?{_DASH}{_CLOCK}{_HALF_DAY}",
     re.IGNORECASE,
 )
 _HOUR_WORDS = r"(?P<hour>1[0-2]|[1-9])(?![\w:%]|[.,/-][0-9])"
@@ -53,6 +61,9 @@ def find_times_and_dates(text: str) -> Iterator[Kept]:
         is_afternoon = (match["half"] or match["half_"]).lower() == "p"
         forms = clock_time(match["hour"], match["minute"], is_afternoon)
         yield Kept(*match.span(), "time", forms)
+    for match in _HOURS.finditer(text):
+        first, last = (match[1], match[2], match[3]), (match[4], match[5], match[6])
+        yield Kept(*match.span(), "time", (*opening_hours(first, last), match[0]))
     for pattern in (_HALF_PAST, _QUARTER):
         for match in pattern.finditer(text):
             forms = spoken_time(match["words"].lower(), int(match["hour"]))
@@ -98,8 +109,12 @@ _UNITS = (
     "km/h|mph|kph|km|cm|mm|nm|ml|cl|dl|kg|mg|kHz|MHz|GHz|Hz|kWh|kW|MW|GW|kB|KB|MB|GB|TB|Mbps|Gbps"
     "|px|pt|dpi|ms|min|m|g|l|s|h|V|W"
 )
-_MEASURE = re.compile(rf"(.*[0-9])({_UNITS})")
+_ATTACHED = rf"{_UNITS}|ft|mi|lbs?|oz|L|tsp|tbsp|EUR|USD|GBP|CHF|x"  # without a blank: 2.5x
+_MEASURE = re.compile(rf"(.*[0-9])({_ATTACHED})")
+_PAIR = re.compile(rf"([0-9.,]*[0-9])([/x×])([0-9.,]*[0-9])({_ATTACHED})?")  # 4.5/5, 3.5x4m
 _SHORTENED = re.compile(r"([0-9.,]*[0-9])(k|M|bn)")
+_SHORT_AMOUNT = re.compile(r"([0-9.,]*[0-9])(K|m|b)")  # only after the sign of a currency
+_LONG_SIGN = {"K": "k", "m": "M", "b": "bn"}
 _RATE = re.compile(r"([0-9.,]*[0-9])/[a-z]{2,}")  # "$5/month": the word is to be translated
 _INCHES = re.compile(  # 27" and 5'11", or a quotation mark
     r"(?<![\w.,'])(?P<feet>[0-9]{1,2}'[0-9]{1,2})(?:\"|'')?(?![\w'\"])"
@@ -109,6 +124,9 @@ _INCHES = re.compile(  # 27" and 5'11", or a quotation mark
 _GROUPS = re.compile(  # 1 000 000; two groups may be two numbers, unless the blank is a firm one
     r"(?<![\w.,/-])[1-9][0-9]{0,2}(?:(?: [0-9]{3}){2,5}|(?:[\u00a0\u202f][0-9]{3}){1,5})"
     r"(?!\w|[.,:/-][0-9]|[ \u00a0\u202f][0-9])"
+)
+_MIXED = re.compile(  # 1 1/2
+    r"(?<![\w.,/-])[0-9]{1,3}[ \u00a0\u202f]([1-9][0-9]?)/([1-9][0-9]{0,2})(?![\w/-]|[.,][0-9])"
 )
 _AMOUNT_RANGE = re.compile(  # $5-$10
     r"(?<![\w.,-])([€$£¥])([0-9.,]*[0-9])([-–])\1([0-9.,]*[0-9])(?![\w%])(?![.,:/–-][0-9])"
@@ -166,6 +184,9 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
         forms = {"as written": (match[0],), "german": german}.get(decimal, (match[0], *german))
         amount = _amount(text, *match.span(), forms)
         yield amount or Kept(*match.span(), "number", forms)
+    for match in _MIXED.finditer(text):
+        if int(match[1]) < int(match[2]):
+            yield as_is(text, *match.span(), "number")
     for match in _AMOUNT_RANGE.finditer(text):
         if is_number(match[2]) and is_number(match[4]):
             ends = (written(number, decimal)[0] for number in match.group(2, 4))
@@ -217,6 +238,9 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
     end = start + len(token)
     if not re.search("[0-9]", token):
         return
+    amount_of = _SHORT_AMOUNT.fullmatch(token)
+    if amount_of and text[start - 1 : start] in CURRENCIES:
+        token = amount_of[1] + _LONG_SIGN[amount_of[2]]
     if is_number(token):
         yield _number(text, start, token, decimal)
     elif (short := _SHORTENED.fullmatch(token)) and is_number(short[1]) and decimal != "as written":
@@ -241,6 +265,10 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
                 return
         forms = number_range(match[1], match[2], match[3], decimal)
         yield Kept(start, end, "number", forms)
+    elif (match := _PAIR.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
+        pairs = zip(written(match[1], decimal), written(match[3], decimal), strict=False)
+        forms = tuple(f"{one}{match[2]}{other}{match[4] or ''}" for one, other in pairs)
+        yield Kept(start, end, "number", tuple(dict.fromkeys((*forms, token))))
     else:
         yield as_is(text, start, end, "identifier")
 

@@ -52,6 +52,7 @@ _EXTENSION = re.compile(
     | webp|whl|woff2?|xlsx?|xml|xz|ya?ml|zip|[ch]|cs|go|js|kt|rb|rs )\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
+_NEW_SENTENCE = re.compile(r"\.[A-Z][a-z]+\Z")  # "I am tired.Go home"
 _RUN = re.compile(r"(?<![\w.~+@%${}/\\<-])[\w.~+@%${}/-]+")
 _PATH = re.compile(
     r"(?:~\w*|\.{1,2}|\$[A-Za-z_]\w*)?/[.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z"
@@ -109,7 +110,8 @@ def _length(url: str) -> int:
 def find_files(text: str) -> Iterator[Kept]:
     for match in _RUN.finditer(text):
         run = match[0].rstrip(".-+@%$~")
-        if _PATH.match(run) or _EXTENSION.search(run, max(0, len(run) - 9)):
+        is_file = _EXTENSION.search(run, max(0, len(run) - 9)) and not _NEW_SENTENCE.search(run)
+        if is_file or _PATH.match(run):
             yield as_is(text, match.start(), match.start() + len(run), "file")
     for match in _WINDOWS.finditer(text):
         run = match[0].rstrip(".-)")

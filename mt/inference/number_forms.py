@@ -81,6 +81,28 @@ def clock_time(hour: str, minute: str | None, is_afternoon: bool) -> tuple[str, 
     return tuple(dict.fromkeys(hours))
 
 
+def opening_hours(
+    first: tuple[str, str | None, str | None], last: tuple[str, str | None, str]
+) -> tuple[str, ...]:
+    """The forms of a span of time such as 9:30am-5pm, each end as hour, minute and half of the day.
+
+    A first time without its half is the nearest one before the last: 2-3 p.m., 11-1 p.m.
+    """
+    is_afternoon = last[2].lower() == "p"
+    if first[2]:
+        begins_in_afternoon = first[2].lower() == "p"
+    else:
+        begins_in_afternoon = is_afternoon == (int(first[0]) % 12 < int(last[0]) % 12)
+    begins = clock_time(first[0], first[1], begins_in_afternoon)[:1]
+    ends = clock_time(last[0], last[1], is_afternoon)[:1]
+    ends = ("24",) if ends == ("0",) else ends
+    if bool(first[1]) != bool(last[1]):  # 14:00–15:30 is as good as 14–15:30
+        begins += () if first[1] else (f"{begins[0]}:00",)
+        ends += () if last[1] else (f"{ends[0]}:00",)
+    pairs = [(begin, end) for begin in begins for end in ends]
+    return tuple(f"{begin}{sign}{end}" for begin, end in pairs for sign in ("–", "-", " bis "))
+
+
 def spoken_time(words: str, hour: int) -> tuple[str, ...]:
     """The forms of a time such as "half past 5" or "quarter to 5"; in both ``hour`` is 5."""
     following = hour % 12 + 1

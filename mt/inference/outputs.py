@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _MARKS = re.compile(r"(?<![!?])[!?]{2,}(?=[\"'”’»]{0,3}\s*\Z)")
 # A mark after an emoji, which the model omits; U+FE0F asks for the coloured picture
 _AFTER_SIGN = re.compile(r"([^\w\s])(\ufe0f?)([.!?])\s*\Z")
+_QUOTES = "\"'“‘”’«»„"
 _END = re.compile(r"(?<![!?.…])[!?.…]{0,50}([\"'“‘”’«»]{0,3})\.?\Z")
 
 
@@ -44,7 +45,8 @@ def texts(ids: list[list[int]], tokenizer: Tokenizer) -> list[str]:
 def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
     """The text of one of an output's hypotheses, its terms written as they must be."""
     terms, all_caps = output.input.terms, output.input.all_caps
-    (text,) = texts([ids], tokenizer)
+    text, prefix = texts([ids, output.input.prefix], tokenizer)
+    all_caps = all_caps and prefix == prefix.upper()  # else it begins with the prefix as it is
     stray = "" if terms is None else "".join(set(text) & terms.stray)
     if stray and terms is not None and terms.are_kept:
         # What is kept may have such signs, also where the model spells it in other pieces.
@@ -65,7 +67,10 @@ def _with_marks_of(source: str, text: str) -> str:
     if "…" in source and "..." not in source:
         text = text.replace("...", "…")
     if marks := _MARKS.search(source):
-        text = _END.sub(lambda end: marks[0] + end[1], text, count=1)
+        end = _END.search(text)
+        is_of_quote = source[marks.end() :].strip() and source.lstrip()[:1] not in _QUOTES
+        if end and (end[1] or not is_of_quote):  # else they do not belong to the end
+            text = text[: end.start()] + marks[0] + end[1]
     elif (end := _AFTER_SIGN.search(source)) and unicodedata.category(end[1]) in ("So", "Sk"):
         text += end[3] if text.endswith(end[1] + end[2]) else ""
     return _with_inner_quotes(text)

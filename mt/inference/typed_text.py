@@ -8,7 +8,7 @@ import re
 
 # "Hello , you !", but not in code or placeholders, nor "2 : 1"
 _BLANK_BEFORE_MARK = re.compile(
-    r"(?<=[^\W_]) +(?=[,;](?:\s|\Z)|:\s+[^\W\d_]|:\Z|[.!?](?:\s*\Z|\s+[A-Z]))"
+    r"(?<=[^\s.,;:!?…–—=+*/<>|&_-]) +(?=[,;](?:\s|\Z)|:\s+[^\W\d_]|:\Z|[.!?](?:\s*\Z|\s+[A-Z]))"
 )
 _CODE_SIGNS = re.compile(r"[`{}<>]")
 _NO_PROSE = re.compile(r"[`{}<>=\\]")
@@ -29,9 +29,13 @@ def tidy(text: str) -> tuple[str, tuple[int, ...]]:
     text = _with_double_quotes(text)
     if _CODE_SIGNS.search(text):
         return text, ()
-    words_before = [len(text[: m.start()].split()) for m in _BLANK_BEFORE_MARK.finditer(text)]
-    apart = tuple(count - 1 - n for n, count in enumerate(words_before))  # n marks are counted
-    return _BLANK_BEFORE_MARK.sub("", text), apart
+    apart: list[int] = []
+    words = end = 0
+    for match in _BLANK_BEFORE_MARK.finditer(text):
+        words += len(text[end : match.start()].split())
+        end = match.end()
+        apart.append(words - 1 - len(apart))  # the marks before are counted
+    return _BLANK_BEFORE_MARK.sub("", text), tuple(apart)
 
 
 def _with_double_quotes(text: str) -> str:

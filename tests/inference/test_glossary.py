@@ -31,6 +31,9 @@ LANGUAGES = ("en", "de")
         ([("a b c", ["x"]), ("b", ["y"])], "a b d", ["b"]),
         ([("red card", ["x"]), ("Card Game", ["y"])], "A red Card Game", ["red Card"]),
         ([("Card", ["x"]), ("card game", ["y"])], "the Card game, a Card", ["Card game", "Card"]),
+        ([("men's room", ["x"]), ("the “Cloud”", ["y"])], "a men’s room in the \"Cloud\"",
+         ["men’s room", 'the "Cloud"']),
+        ([("O’Brien", ["x"])], "an O'Brien", ["O'Brien"]),
         ([], "nothing", []),
     ],
 )  # fmt: skip

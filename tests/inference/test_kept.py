@@ -108,6 +108,9 @@ from mt.inference.kept import KINDS, find_kept
         ("15.03.2024, 03/04/2024, a/03/15/2024", "15.03.2024|03/04/2024|a/03/15/2024"),
         ("v2.0-beta, v1.5-alpha", "v2.0-beta|v1.5-alpha"),
         ("at 10:30, 24/7, 1/2, 3:2", "10:30|24/7|1/2|3:2"),
+        ("1 1/2 cups and 20 24/7 shops", "1 1/2|20|24/7"),
+        ("802.11ac, Wi-Fi", "802.11ac"),
+        ("I am tired.Go home.Text me, door.Lock it", ""),
         ("1920x1080, 1920×1080, 10^6, 2+2=4", "1920x1080|1920×1080|10^6|2+2=4"),
         ("10⁻³ m and x·10⁶, y⁻¹", "10⁻³|10⁶"),
         ("C++17, 1'000, 1.000.000", "C++17|1'000|1.000.000"),
@@ -230,6 +233,17 @@ def test_what_stays_as_it_is(text: str, expected: str) -> None:
         ("12 am", "12 am", "time", "0|24"),
         ("12:29 a.m.", "12:29 a.m.", "time", "0:29|0.29"),
         ("12:29 pm", "12:29 pm", "time", "12:29|12.29"),
+        ("at 2-3 p.m. today", "2-3 p.m.", "time", "14–15|14-15|14 bis 15|2-3 p.m."),
+        ("open 9am – 5pm", "9am – 5pm", "time", "9–17|9-17|9 bis 17|9am – 5pm"),
+        ("11-1 PM", "11-1 PM", "time", "11–13|11-13|11 bis 13|11-1 PM"),
+        ("12–3 pm", "12–3 pm", "time", "12–15|12-15|12 bis 15|12–3 pm"),
+        ("8 p.m.-12 a.m.", "8 p.m.-12 a.m.", "time", "20–24|20-24|20 bis 24|8 p.m.-12 a.m."),
+        ("2:30 pm-4 pm", "2:30 pm-4 pm", "time",
+         "14:30–16|14:30-16|14:30 bis 16|14:30–16:00|14:30-16:00|14:30 bis 16:00|2:30 pm-4 pm"),
+        ("20m away", "20m", "number", "20m|20 m"),
+        ("gave 4.5/5 stars", "4.5/5", "number", "4,5/5|4.5/5"),
+        ("a 3.5x4m room", "3.5x4m", "number", "3,5x4m|3.5x4m"),
+        ("is 2.5x faster", "2.5x", "number", "2,5x|2,5 x|2.5x|2.5 x"),
         ("on 3/15/2024", "3/15/2024", "date", "15.03.2024|15.3.2024"),
         ("on 15/11/2024", "15/11/2024", "date", "15.11.2024"),
         ("on 13/13/2024", "13/13/2024", "identifier", "13/13/2024"),
@@ -387,3 +401,17 @@ def test_a_number_before_a_slash_is_a_rate_after_a_currency_alone(text: str) -> 
 )
 def test_numbers_in_a_row_may_be_several(text: str) -> None:
     assert len(find_kept(text)) > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("for $1.5m", "1,5 Millionen $"),
+        ("for €20b", "20 Milliarden €"),
+        ("for £20K", "20.000 £"),
+    ],
+)
+def test_short_amounts_are_no_measures(text: str, form: str) -> None:
+    (kept,) = find_kept(text)
+    assert kept.forms[0] == form
+    assert not [form for form in kept.forms if form.endswith((" m", " b", "K"))]

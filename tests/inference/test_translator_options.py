@@ -434,12 +434,24 @@ def test_a_sentence_in_capitals_is_translated_in_lower_case_and_put_in_capitals_
         ('"Yes?!" ', "ja... nein?!"),
         ("Yes!! No", "ja... nein"),
         ("Yes!!!" * 1000 + " No", "ja... nein"),
+        ('I said "Yes?!"', "ja... nein"),
     ],
 )
 def test_ellipses_and_marks_are_written_as_the_source_has_them(
     bpe: Tokenizer, source: str, written: str
 ) -> None:
     assert output_of(bpe, source, "ja... nein") == written
+
+
+@pytest.mark.parametrize(
+    ("prefix", "written"), [("ja", "ja nein"), ("JA", "JA NEIN"), ("", "JA NEIN")]
+)
+def test_a_translation_in_capitals_begins_with_its_prefix(
+    bpe: Tokenizer, prefix: str, written: str
+) -> None:
+    [ids, prefix_ids] = bpe.encode_target(["ja nein", prefix])
+    output = Output(Input([5], True, prefix_ids, "YES NO"), [Hypothesis(ids, 0.0, 0.0)], None)
+    assert output_text(output, ids, bpe) == written
 
 
 def output_of(bpe: Tokenizer, source: str, translation: str) -> str:

@@ -1,5 +1,7 @@
 """What is changed in typed text before it is translated."""
 
+import time
+
 import pytest
 
 from mt.inference.typed_text import tidy
@@ -40,8 +42,16 @@ def test_quotation_marks_are_double_ones(typed: str, written: str) -> None:
         ("Hello , you !", "Hello, you!", (0, 1)),
         ("Why ? Because 'I' say so .", 'Why? Because "I" say so.', (0, 4)),
         ("The ratio is 2 : 1", "The ratio is 2 : 1", ()),
+        ('"So" , I said (twice) ; 50 % ?', '"So", I said (twice); 50 %?', (0, 3, 5)),
+        ("Tom ... left , a - , b", "Tom ... left, a - , b", (2,)),
         ("`a` , b", "`a` , b", ()),
     ],
 )
 def test_no_mark_stands_apart(typed: str, written: str, apart: tuple[int, ...]) -> None:
     assert tidy(typed) == (written, apart)
+
+
+def test_many_marks_are_soon_read() -> None:
+    begin = time.perf_counter()
+    assert len(tidy("word , " * 100_000)[1]) == 100_000
+    assert time.perf_counter() - begin < 10
