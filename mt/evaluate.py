@@ -119,7 +119,7 @@ def read_config(cfg: DictConfig) -> EvaluateConfig:
         split=split,
         test_set=test_set,
         own_files=cfg.src is not None,
-        languages=[str(cfg.data.src), str(cfg.data.tgt)],
+        languages=[str(name).rpartition(".")[2] for name in (cfg.data.src, cfg.data.tgt)],
         model_paths=[None if path is None else str(path) for path in as_list(cfg.model_path)],
         hyp=None if cfg.hyp is None else str(cfg.hyp),
         device=str(cfg.device),
@@ -253,15 +253,14 @@ def pick_languages(config: EvaluateConfig, model: EvaluatedModel | None) -> tupl
     source, target = languages = config.languages if model is None else model.languages
     data = config.languages
     if config.own_files and model is not None:
-        data = [file.suffix[1:] for file in cast("FileReader", config.reader).files(config.split)]
+        names = [f.name for f in cast("FileReader", config.reader).files(config.split)]
+        data = [name.removesuffix(".gz").rpartition(".")[2] for name in names]
     swapped = data == languages[::-1] != languages
     is_language_pair = not isinstance(config.reader, FileReader) and source.isalpha()
     if swapped or (is_language_pair and data != languages):
-        settings = f"set data.src={source} data.tgt={target}"
-        hint = f": {'swap src and ref' if config.own_files else settings}" if swapped else ""
-        raise ValueError(
-            f"the model translates {source} to {target}, the data are {data[0]} to {data[1]}{hint}"
-        )
+        fix = "swap src and ref" if config.own_files else f"set data.src={source} data.tgt={target}"
+        directions = f"{source} to {target}, the data are {data[0]} to {data[1]}"
+        raise ValueError(f"the model translates {directions}" + f": {fix}" * swapped)
     return source, target if target.isalpha() else "de"  # the number of a column is no language
 
 

@@ -29,6 +29,7 @@ def main(cfg: DictConfig) -> None:
     if sweep.is_sweep():
         with hydra_app.setting_up("mt.train", folder, *hydra_app.USER_ERRORS):
             return sweep.run_job(folder, cfg)
+    console.write_utf8()
     set_up_logging()
     if not is_rank_zero():
         # A rank that was started apart may have made a folder that rank 0 does not use.

@@ -1,6 +1,7 @@
 """python -m mt.evaluate: scores with their signatures, hypotheses, a complete report."""
 
 import dataclasses
+import gzip
 import hashlib
 import json
 import os
@@ -619,6 +620,13 @@ def test_data_of_the_other_direction_are_refused(evaluate: RunModule) -> None:
     done = evaluate("src=t.de", "ref=t.en", "search.beam_size=1")
     assert done.code == 2
     assert "the data are de to en: swap src and ref" in done.err
+    for name in ("t.en", "t.de"):
+        Path(f"{name}.gz").write_bytes(gzip.compress(f"{name}\n".encode()))
+    done = evaluate("src=t.de.gz", "ref=t.en.gz", "search.beam_size=1")
+    assert "the data are de to en: swap src and ref" in done.err
+    Path("t.jsonl").write_text('{"t": {"en": "a", "de": "b"}}\n')
+    done = evaluate("data.test=t.jsonl", "data.src=t.de", "data.tgt=t.en", "search.beam_size=1")
+    assert "the data are de to en: set data.src=en data.tgt=de" in done.err
     done = evaluate("src=t.de", "ref=t.en", "hyp=t.en", "model_path=null")  # of any program
     assert done.code == 0
 

@@ -7,6 +7,7 @@ fail as a whole for one bad row, so the actors read their blocks by these functi
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import zlib
 from bisect import bisect_right
@@ -28,6 +29,7 @@ KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other name
 COMPRESSIONS = (".gz", ".zst")
 OTHERS = (".bz2", ".csv", ".tsv", ".xz", ".zip")  # no text with a row a line
 ERRORS = ".errors.jsonl"  # the end of the name of the file of bad rows
+KEY_ROWS = 1000  # of JSON lines, in which a column must come
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowException)
 
 
@@ -300,7 +302,7 @@ class TableReader:
 
 
 def check_columns(path: str, columns: list[str]) -> None:
-    """ValueError unless the file has the columns; of JSON lines its first object must have them."""
+    """ValueError unless the file has the columns, or JSON lines have them among the first ones."""
     with naming(path):
         kind = format_of(path).kind
         if kind == "text":
@@ -316,9 +318,11 @@ def check_columns(path: str, columns: list[str]) -> None:
                 raise ValueError(f"{path}: has two columns {twice[0]!r}")
         else:
             with open_lines(path) as stream:
-                first = rows_of_json([without_mark(read_line(stream)[0] or b"") or b"{}"])
-            present = list(first.records[0])
-            if first.bad or not present:  # a bad row, of which errors.jsonl will tell
+                lines = list(itertools.islice(iter(lambda: read_line(stream)[0], b""), KEY_ROWS))
+            lines[:1] = [first and without_mark(first) for first in lines[:1]]
+            records = rows_of_json(lines).records
+            present = list(dict.fromkeys(key for record in records for key in record))
+            if not present:  # bad rows, of which errors.jsonl will tell
                 return
     for column in columns:
         if column not in present:

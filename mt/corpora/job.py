@@ -1,5 +1,6 @@
 """A run from its input to its output: divide, compute on Ray, check, give the output its name."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -71,7 +72,8 @@ def run_job(
     check_int("max_errors", max_errors, 0)
     patterns = [inputs] if isinstance(inputs, str) else list(inputs)
     files = [path for pattern in patterns for path in find(pattern)]
-    if twice := [path for path, count in Counter(files).items() if count > 1]:
+    names = Counter(os.path.realpath(path) if os.path.exists(path) else path for path in files)
+    if twice := [path for path, count in names.items() if count > 1]:
         raise ValueError(f"{twice[0]} comes twice in the input")
     place = Output(output, files, overwrite)
     for file in files:

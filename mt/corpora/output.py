@@ -275,7 +275,7 @@ def _packed(stream: BinaryIO, compression: str) -> Iterator[Any]:
 
 
 def _write_table(stream: BinaryIO, form: Format, readers: Readers) -> int:
-    schema = common_schema([pq.read_schema(pa.BufferReader(read())) for read in readers])
+    schema = _schema_of_all(readers)
     rows, waiting = 0, [schema.empty_table()]
     with pq.ParquetWriter(stream, schema) as writer:
         for i, read in enumerate(readers, start=1):
@@ -290,6 +290,22 @@ def _write_table(stream: BinaryIO, form: Format, readers: Readers) -> int:
                 writer.write_table(table, row_group_size=max(len(table), 1))
                 rows, waiting = rows + len(table), [schema.empty_table()]
     return rows
+
+
+def _schema_of_all(readers: Readers) -> pa.Schema:
+    """The columns of all parts; text for one whose values its common type cannot hold exactly."""
+    schema = common_schema([pq.read_schema(pa.BufferReader(read())) for read in readers])
+    for read in readers:
+        table = pq.ParquetFile(pa.BufferReader(read()))
+        for field in table.schema_arrow:
+            at = schema.get_field_index(field.name)
+            if field.type == schema.field(at).type or schema.field(at).type == pa.string():
+                continue
+            try:
+                table.read([field.name])[field.name].cast(schema.field(at).type)
+            except pa.ArrowInvalid:  # such as a 64-bit number as a float
+                schema = schema.set(at, pa.field(field.name, pa.string()))
+    return schema
 
 
 def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

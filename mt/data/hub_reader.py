@@ -47,12 +47,15 @@ class HubReader:
             yield src, tgt
 
     def _sides(self, columns: dict[str, list[Any]]) -> Iterator[tuple[Any, Any]]:
-        if "translation" not in columns:
+        if self.src in columns and self.tgt in columns:
             return zip(columns[self.src], columns[self.tgt], strict=True)
         return ((t[self.src], t[self.tgt]) if t else (None, None) for t in columns["translation"])
 
     def identity(self, split: str) -> list[Any]:
-        files = self._mirror_shards(split) or Path(self.path).rglob("*")
+        shards = self._mirror_shards(split)
+        if shards:  # what is wrong shows before slow work
+            self._check(datasets.Features.from_arrow_schema(open_parquet(shards[0]).schema_arrow))
+        files = shards or Path(self.path).rglob("*")
         stats = sorted(file_stat(path) for path in files if path.is_file())
         return ["hub", self.path, self.config, split, self.src, self.tgt, stats]
 
@@ -108,8 +111,11 @@ class HubReader:
 
     def _check(self, features: datasets.Features) -> None:
         """Raise ValueError unless both languages are among the columns."""
-        translation = features.get("translation", {})
-        names = list(getattr(translation, "languages", translation) or features)
+        if self.src in features and self.tgt in features:
+            return
+        nested = features.get("translation")
+        names = getattr(nested, "languages", nested if isinstance(nested, dict) else None)
+        names = list(names or features)
         for side in (self.src, self.tgt):
             if side not in names:
                 raise ValueError(f"{self.path}: no {side!r} among its columns {names}")

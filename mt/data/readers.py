@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,7 @@ __all__ = [
 log = logging.getLogger("mt")
 
 SPLITS = ("train", "validation", "test")
+SURROGATE = re.compile("[\ud800-\udfff]")
 HEADER = {"en", "de", "source", "target", "src", "tgt", "english", "german", "deutsch", "englisch"}
 
 
@@ -223,7 +225,7 @@ class FileReader:
 
     def _read_json(self, split: str, path: Path) -> Iterator[Pair]:
         for number, line in enumerate(read_lines(path), start=1):
-            if not line and split == "train":  # counted as empty
+            if not line.strip() and split == "train":  # counted as empty
                 yield "", ""
                 continue
             try:
@@ -250,7 +252,7 @@ def _is_data(name: str) -> bool:
 def _format_of(name: str) -> str | None:
     """The format of a file with whole pairs, by its name."""
     formats = {".tsv": "tsv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-    return formats.get(Path(name.removesuffix(".gz")).suffix)
+    return formats.get(Path(name.removesuffix(".gz")).suffix.lower())
 
 
 def _read_aligned(src: Path, tgt: Path) -> Iterator[Pair]:
@@ -289,4 +291,6 @@ def _text_at(record: Any, key: str) -> str:
         value = value[part]
     if not isinstance(value, str):
         raise TypeError(f"{key} is {short_repr(value)}, not a text")
+    if SURROGATE.search(value):
+        raise ValueError(f"{key} is {short_repr(value)}, which has half of a character")
     return value

@@ -177,6 +177,17 @@ class CheckpointCallback(pl.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         # After a resume from an old checkpoint, later ones have replaced some of its files.
         self.step_files = [name for name in state_dict["kept"] if (self.folder / name).is_file()]
-        if (self.folder / "best.ckpt").is_file():  # else its score is that of another branch
-            self.best_score = state_dict["best"]
+        best = self.folder / "best.ckpt"
+        if best.is_file():  # else the score is that of another branch
+            # A checkpoint that was saved before the validation of its step has an older score.
+            self.best_score = max(_best_score(best, self.state_key), state_dict["best"])
         self.extra = state_dict.get("extra")  # checkpoints of version 0.1 lack it
+
+
+def _best_score(file: Path, key: str) -> float:
+    """The validation score with which ``best.ckpt`` was saved; -inf where it cannot be read."""
+    try:
+        content = torch.load(file, "cpu", mmap=True, weights_only=True)
+        return float(content["callbacks"][key]["best"])
+    except Exception:  # torch has many kinds
+        return float("-inf")

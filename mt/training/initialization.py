@@ -65,7 +65,7 @@ def find_pretrained(
         raise ValueError(f"init_from={path}: an imported model, which cannot be trained")
     shape = _shape(loaded.model.config)
     _check_overrides(config.overrides, shape)
-    old, new = loaded.config.get("languages"), [str(config.data.src), str(config.data.tgt)]
+    old, new = loaded.config.get("languages"), config.data.languages
     if old and old != new:
         log.warning(
             f"init_from={path} translates {' to '.join(old)}, and this run learns "

@@ -30,7 +30,7 @@ from tabulate import tabulate
 from mt.data.preprocessing import first_pairs
 from mt.model.decoder_only import make_model
 from mt.training.run_dir import is_finished, only_run
-from mt.utils import hydra_app
+from mt.utils import console, hydra_app
 from mt.utils.atomic import atomic_write
 from mt.utils.json_io import read_json
 from mt.utils.processes import SIGNALS, SWEEP
@@ -355,6 +355,7 @@ class SweepTable(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         global _sweep
+        console.write_utf8()
         _sweep = Sweep(list(config.hydra.overrides.task))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:

@@ -214,6 +214,14 @@ def test_a_column_must_be_there(suffix: str, tmp_path: Path) -> None:
         check_columns(path, ["en", "de"])
 
 
+def test_a_row_without_the_column_is_only_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"id": 1}\nno JSON\n{"en": "Hello."}\n')
+    check_columns(str(path), ["en"])
+    with pytest.raises(ValueError, match="no column 'de'; it has 'id', 'en'"):
+        check_columns(str(path), ["de"])
+
+
 def test_a_column_must_be_there_after_a_mark_of_the_byte_order(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"en": "Hello."}\n', encoding="utf-8-sig")

@@ -65,6 +65,20 @@ def test_several_parquet_files_of_different_columns_become_one(tmp_path: Path) -
     ]
 
 
+def test_numbers_that_no_common_type_holds_become_text(tmp_path: Path) -> None:
+    large = 2**60 + 1
+    source = write(tmp_path / "a.jsonl", [{"text": "a", "n": large}, {"text": "b", "n": 1.5}])
+    run(Upper(), source, tmp_path / "out.parquet", block_rows=1)
+    assert [row["n"] for row in read(tmp_path / "out.parquet")] == [str(large), "1.5"]
+
+
+def test_a_file_by_two_names_is_one_file(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [{"text": "a"}])
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "a.jsonl")
+    with pytest.raises(ValueError, match="comes twice in the input"):
+        run(Upper(), [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out")
+
+
 @pytest.mark.parametrize("end", [".txt", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("begin", [".txt", ".jsonl", ".parquet"])
 def test_an_empty_input_becomes_an_empty_output(begin: str, end: str, tmp_path: Path) -> None:

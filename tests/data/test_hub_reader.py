@@ -60,6 +60,7 @@ def test_a_plain_structure_and_flat_columns_do_as_well(tmp_path: Path, hub_cache
     for name, columns in (
         ("flat", {"de": de, "note": en, "en": en}),
         ("nested", {"id": de, "translation": nested}),
+        ("both", {"de": de, "en": en, "translation": de}),  # which here is a text
     ):
         (tmp_path / name).mkdir()
         path = tmp_path / name / "train-00000-of-00001.parquet"
@@ -81,6 +82,8 @@ def test_a_language_that_is_not_there_is_named(
 ) -> None:
     with pytest.raises(ValueError, match=f"no '{wrong}' among its columns") as caught:
         list(HubReader(str(mirror), "de-en", src, tgt).pairs("validation"))
+    with pytest.raises(ValueError, match=f"no '{wrong}' among its columns"):
+        HubReader(str(mirror), "de-en", src, tgt).identity("validation")  # before slow work
     assert "'de'" in str(caught.value)
     assert "'en'" in str(caught.value)
 

@@ -126,6 +126,12 @@ def test_a_split_that_names_no_files_is_refused(location: Any, message: str) -> 
         ("x.jsonl", ['{"en": "a", "fr": "A"}'], {}, "line 1: no key 'de'; data.src and data.tgt"),
         ("x.jsonl", ['{"en": "a", "de": null}'], {}, "line 1: de is None, not a text"),
         ("x.jsonl", ['{"en": "a", "de": 3}'], {}, "line 1: de is 3, not a text"),
+        (
+            "x.jsonl",
+            ['{"en": "a", "de": "\\ud800"}'],
+            {},
+            "line 1: de is '\\ud800', which has half",
+        ),
         ("x.jsonl", ["[1, 2]"], {}, "line 1: it holds [1, 2]; a line must hold one JSON object"),
         ("x.jsonl", ["7"], {}, "line 1: it holds 7; a line must"),
         ("x.jsonl", ['"en de"'], {}, "line 1: it holds 'en de'; a line must"),
@@ -146,7 +152,8 @@ def test_a_wrong_row_is_named(
     ("name", "lines"),
     [
         ("x.tsv", ["en\tde", "a\tA", "", "c\tC", ""]),
-        ("x.jsonl", ['{"en": "a", "de": "A"}', "", '{"en": "c", "de": "C"}', ""]),
+        ("x.jsonl", ['{"en": "a", "de": "A"}', " ", '{"en": "c", "de": "C"}', ""]),
+        ("x.JSONL", ['{"en": "a", "de": "A"}', "", '{"en": "c", "de": "C"}', ""]),
     ],
 )
 def test_a_blank_line_is_an_empty_pair(tmp_path: Path, name: str, lines: list[str]) -> None:

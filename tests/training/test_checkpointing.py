@@ -124,6 +124,15 @@ def test_best_is_the_best_of_the_whole_run(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == 31.0
 
 
+def test_a_score_that_was_saved_after_the_checkpoint_counts(tmp_path: Path) -> None:
+    """A checkpoint of the step that was validated best was written before its validation."""
+    callback = CheckpointCallback(tmp_path, validate_every=4, checkpoint_every=4, keep=2)
+    best = {"callbacks": {callback.state_key: {"best": 30.0}}}
+    torch.save(best, tmp_path / "best.ckpt")
+    callback.load_state_dict({"kept": [], "best": 10.0})
+    assert callback.best_score == 30.0
+
+
 def test_a_branch_has_a_best_of_its_own(tmp_path: Path) -> None:
     """The best checkpoint was set aside with what came after the branch began."""
     validate(start(tmp_path), 30.0)
