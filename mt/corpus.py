@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SEARCH = ("beam_size", "alpha", "min_length", "max_length", "no_repeat_ngram", "repetition_penalty",
     "samples", "temperature", "top_k", "top_p", "seed")  # fmt: skip
 DEVICES = ("auto", "cpu", "cuda")
-LANGUAGE_HELP = "code of the language that the text must be in, by py3langid"
+LANGUAGE_HELP = "drop rows whose %s is not in this language, a code of py3langid"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -58,9 +58,10 @@ def make_parser() -> argparse.ArgumentParser:
     add("--min-score", type=float, help="least value of the column score, which `score` adds")
     add("--min-length", type=int, help="least words of a text")
     add("--max-length", type=int, help="most words of a text")
-    add("--max-ratio", type=float, help="most words of a text for one of the other")
-    add("--source-language", metavar="CODE", help=LANGUAGE_HELP)
-    add("--target-language", metavar="CODE", help=LANGUAGE_HELP)
+    add("--max-ratio", type=float, help="drop pairs of which one side has more than this times "
+        "the words of the other")  # fmt: skip
+    add("--source-language", metavar="CODE", help=LANGUAGE_HELP % "source")
+    add("--target-language", metavar="CODE", help=LANGUAGE_HELP % "target")
     add_cluster(select)
     return parser
 
@@ -98,8 +99,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("cluster").add_argument
-    add("--address", help="of a Ray cluster to join, such as auto or HOST:6379 (default: one of "
-        "this machine's cores)")  # fmt: skip
+    add("--address", help="of a Ray cluster to join, such as auto or HOST:6379 (default: a "
+        "cluster of its own, with all cores of this machine)")  # fmt: skip
     add("--actors", type=int, help="processes (default: as many as have room)")
     add("--threads", type=int, default=1, help="CPU threads of an actor (default %(default)s)")
     add("--block-rows", type=int, default=BLOCK, help="rows that an actor computes at once, and "

@@ -38,7 +38,7 @@ NUM_SENTENCES = 200  # least number of sentences to compare on; for EXACT also t
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = console.ArgumentParser(
         prog="mt.export",
-        description="Rewrite a model for another engine, and prove that it translates alike.",
+        description="Rewrite a model for another engine, and check that it translates as before.",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="model folder, checkpoint, `everyday`, `latest` or ORG/NAME")

@@ -64,16 +64,17 @@ def make_parser() -> argparse.ArgumentParser:
         help="write to FILE, which appears or is replaced when all is "
         "translated")  # fmt: skip
     add("--resume", action="store_true", help="continue an --output that was interrupted")
-    add("--restart", action="store_true", help="begin it anew, without the lines that are kept")
+    add("--restart", action="store_true", help="start an interrupted --output from the "
+        "beginning, without the lines that are kept")  # fmt: skip
     add("--split", action=argparse.BooleanOptionalAction, help="split a line into sentences "
         "(default: only an argument, a line typed at a prompt, or a document)")  # fmt: skip
     add("--prefix", metavar="TEXT", help="every translation begins with TEXT")
     add("--score", metavar="FILE", help="score the translations in FILE instead of translating")
     add("--continue", metavar="TEXT", dest="text", help="continue TEXT with a language model "
-        "(data=text model=decoder_only): --samples of it, or by --beam-size")  # fmt: skip
+        "(data=text model=decoder_only), by --samples or by beam search")  # fmt: skip
     add("--align", action="store_true", help="print which words belong together instead of the "
         "translation: 0-1 is the first word of the source and the second one of the translation; "
-        "words stand between blanks")  # fmt: skip
+        "words stand between spaces")  # fmt: skip
     add("--json", action="store_true", help="print a JSON object a line, with scores")
     add("--tokens", action="store_true", help="with --json: print pieces and their log P")
     add("--attention", action="store_true", help="with --json: print attention over the source")
@@ -81,8 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--glossary", metavar="FILE", help="words that must become others: a tab-separated file, a "
         ".csv of DeepL, or .tbx")  # fmt: skip
     add("--keep", action=argparse.BooleanOptionalAction, help="keep addresses, file names, "
-        "placeholders, codes and numbers as they are (default: only in an argument, a line typed "
-        "at a prompt, or a document)")  # fmt: skip
+        "placeholders, codes and numbers as they are (default: in documents, and in arguments and "
+        "typed lines without --output; never with --engine ctranslate2)")  # fmt: skip
     add("--decimal", choices=DECIMALS, help="how --keep writes 1,250.50: as "
         "German does, as it is, or either (default)")  # fmt: skip
     add("--forbid", metavar="PHRASE", action="append", default=[], help="a phrase that must not "
@@ -101,7 +102,8 @@ def make_parser() -> argparse.ArgumentParser:
             number = float if isinstance(field.default, float) else int
             flag = "--" + field.name.replace("_", "-")
             add(flag, type=number, help=SEARCH_HELP[field.name])
-    add("--mbr", action="store_true", help="rank translations by chrF against each other")
+    add("--mbr", action="store_true", help="minimum Bayes risk: put first the translation "
+        "with the best chrF against the others")  # fmt: skip
     return parser
 
 

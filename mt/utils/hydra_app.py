@@ -259,23 +259,28 @@ def _help(program: str, config: str) -> str:
     settings = content[2].partition("\nhydra:")[0]
     model = re.search(r"^model:\n((?:  .*\n)+)\n", settings, re.M)
     command = f"python -m {program}" if program.startswith("mt.") else f"{program}.py"
-    lines = [f"usage: {command} [NAME=VALUE ...]", ""]
+    purpose = content[0].partition("\n")[0].partition(": ")[2]
+    lines = [f"usage: {command} [NAME=VALUE ...]", "", f"{purpose[:1].upper()}{purpose[1:]}", ""]
     lines += ["Files of conf/ that give many settings at once, as data=files:", *choices, ""]
+    if program.startswith("mt."):
+        lines += ["hydra.run.dir=FOLDER names the folder of the run, and with -m (several runs)"]
+        lines += ["hydra.sweep.dir=FOLDER that of all; else it is a new one under outputs/.", ""]
     lines += ["Settings and their defaults. Write an indented one with its section, as"]
     lines += ["search.beam_size=1:", "", settings.replace(model[0], "") if model else settings]
     lines += ["data:", _settings_of("data/_common")]
     if model:
         lines += ["model:", model[1] + _settings_of("model/base")]
-    for file in sorted(Path(CONF, "data").glob("[!_]*.yaml")):
-        lines += [f"data: # with data={file.stem} also", _settings_of(f"data/{file.stem}")]
+    named = re.search(r"^  - data: .*# (.*)", content[0], re.M)
+    for name in re.findall(r"\w+", named[1]) if named else ():
+        lines += [f"data: # with data={name} also", _settings_of(f"data/{name}")]
     lines += ["--cfg job prints the settings with which the program would run, -m runs several."]
     return "\n".join(lines)
 
 
 def _settings_of(path: str) -> str:
-    """The lines of a file of conf/, indented, but its title and how its data are read."""
+    """The lines of a file of conf/, indented, but how its data are read."""
     text = Path(CONF, f"{path}.yaml").read_text("utf-8")
-    text = re.sub(r"\A(#.*\n)+|^defaults: .*\n|^reader:.*\n(  .*\n)*", "", text, flags=re.M)
+    text = re.sub(r"^defaults: .*\n\n?|^reader:.*\n(  .*\n)*", "", text, flags=re.M)
     return textwrap.indent(text.lstrip("\n"), "  ")
 
 
