@@ -3,7 +3,7 @@
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
@@ -196,7 +196,8 @@ def add_terms(
             pairs = zip(line_inputs, input_terms, strict=True)
             line_inputs[:] = [x._replace(terms=encoder.encode(x_terms)) for x, x_terms in pairs]
         return
-    if isinstance(terms, (Mapping, Glossary)) or not all(isinstance(x, Terms) for x in terms):
+    is_list = isinstance(terms, Sequence) and not isinstance(terms, Glossary)
+    if not is_list or not all(isinstance(x, Terms) for x in terms):
         raise TypeError(
             "terms: must be TermRules, which may have a Glossary, or Terms for each line"
         )

@@ -68,8 +68,11 @@ class Translator(TextModels):
         MarianMT model of the hub (``mt.model.model_path``). An ensemble takes its search defaults
         and its calibration from the first model. ``device`` is cpu, cuda, cuda:1 or auto;
         ``precision`` is float32, bfloat16 or int8.
-        Raises OSError or ValueError that names the folder or option and what is wrong.
+        Raises OSError or ValueError that names the folder or option and what is wrong, TypeError
+        for what is no path.
         """
+        if not isinstance(path, str | os.PathLike | Sequence | None) or isinstance(path, bytes):
+            raise TypeError(f"path: must be a folder or several, not {type(path).__name__}")
         names = [path] if path is None or isinstance(path, str | os.PathLike) else path
         paths = [resolve_model_path(name) for name in names]
         if not paths:
@@ -121,6 +124,11 @@ class Translator(TextModels):
         Raises ValueError on options that make no sense and for a language model, TypeError on
         unknown options and on lines that are not strings.
         """
+        if not isinstance(options, SearchOptions | None):
+            kind = type(options).__name__
+            raise TypeError(
+                f"options: must be SearchOptions, not {kind}; or give beam_size=4 alone"
+            )
         options = replace(options or self.options, **settings)
         if isinstance(sentences, str):
             raise TypeError("translate wants a list of lines; translate_text takes one text")

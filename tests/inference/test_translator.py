@@ -486,3 +486,26 @@ def test_a_text_is_no_list_of_lines(translator: Translator) -> None:
             call()
     with pytest.raises(ValueError, match="batch_size=0: must be"):
         translator.score(["A"], ["B"], batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"terms": 5}, "terms: must be TermRules"),
+        ({"terms": ({} for _ in range(1))}, "terms: must be TermRules"),
+        ({"options": {"beam_size": 2}}, "options: must be SearchOptions, not dict"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    translator: Translator, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        translator.translate(["A"], **arguments)
+
+
+@pytest.mark.parametrize("path", [5, b"everyday"])
+def test_what_is_no_path_is_named(path: Any) -> None:
+    with pytest.raises(
+        TypeError, match=f"path: must be a folder or several, not {type(path).__name__}"
+    ):
+        Translator.load(path)
