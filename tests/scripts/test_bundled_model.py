@@ -18,6 +18,7 @@ from mt.data import phrasebook
 from mt.data import tokenizer as tokenizers
 from mt.data.phrasebook import variants
 from mt.data.tokenizer import Tokenizer
+from mt.inference.translator import Translator
 from mt.model import checkpoint
 
 
@@ -388,6 +389,25 @@ def test_the_scores_of_a_model_are_those_of_mt_evaluate(
     rows = json.loads(output.read_text())["rows"]
     assert {row["beam_size"] for row in rows} == {1, 4}
     assert len(rows) == 1 + len(script.ALPHAS)
+
+
+def test_models_are_scored_on_the_validation_sets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model_folder: Path
+) -> None:
+    script = load_script(monkeypatch, "choose")
+    (tmp_path / "tatoeba").mkdir()
+    for side, line in (("en", "the bear"), ("de", "der Bär")):
+        (tmp_path / "tatoeba" / f"val.{side}").write_text(f"{line}\n" * 3)
+    known = Translator.load(model_folder, "cpu").translate(["a b,"], beam_size=4, alpha=1.2)
+    for part in script.PARTS:
+        rows = ["en\tde", f"a b,\t{known[0].text}", "c d:\tanders", "The bear.\tDer Bär."]
+        (tmp_path / f"validation.{part}.tsv").write_text("\n".join(rows) + "\n")
+    output = tmp_path / "choice.json"
+    folders = ["--data", f"{tmp_path}", "--mixture", f"{tmp_path}", "--output", f"{output}"]
+    assert script.main([f"{model_folder}", *folders]) == 0
+    scores = json.loads(output.read_text())[f"{model_folder}"]
+    assert scores.pop("short texts exactly as written, percent") == 50.0
+    assert set(scores) == {"tatoeba/val", *script.PARTS}
 
 
 def test_vectors_of_characters_that_training_lacks_are_drawn_anew(
