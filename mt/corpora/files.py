@@ -7,7 +7,6 @@ fail as a whole for one bad row, so the actors read their blocks by these functi
 import gzip
 import hashlib
 import io
-import itertools
 import os
 import zlib
 from bisect import bisect_right
@@ -301,6 +300,20 @@ class TableReader:
         return taken
 
 
+def _keys(path: str, wanted: list[str]) -> list[str]:
+    """The keys of the first JSON lines, up to the one with the last of those that are wanted."""
+    keys: dict[str, None] = {}
+    with open_lines(path) as stream:
+        for number in range(KEY_ROWS):
+            line, size = read_line(stream)
+            if not size or keys.keys() >= set(wanted):
+                break
+            first = number == 0 and line is not None
+            (record,) = rows_of_json([without_mark(line) if first and line else line]).records
+            keys |= dict.fromkeys(record)
+    return list(keys)
+
+
 def check_columns(path: str, columns: list[str]) -> None:
     """ValueError unless the file has the columns, or JSON lines have them among the first ones."""
     with naming(path):
@@ -317,11 +330,7 @@ def check_columns(path: str, columns: list[str]) -> None:
             if twice := [name for name in present if present.count(name) > 1]:
                 raise ValueError(f"{path}: has two columns {twice[0]!r}")
         else:
-            with open_lines(path) as stream:
-                lines = list(itertools.islice(iter(lambda: read_line(stream)[0], b""), KEY_ROWS))
-            lines[:1] = [first and without_mark(first) for first in lines[:1]]
-            records = rows_of_json(lines).records
-            present = list(dict.fromkeys(key for record in records for key in record))
+            present = _keys(path, columns)
             if not present:  # bad rows, of which errors.jsonl will tell
                 return
     for column in columns:

@@ -294,18 +294,20 @@ def _write_table(stream: BinaryIO, form: Format, readers: Readers) -> int:
 
 def _schema_of_all(readers: Readers) -> pa.Schema:
     """The columns of all parts; text for one whose values its common type cannot hold exactly."""
-    schema = common_schema([pq.read_schema(pa.BufferReader(read())) for read in readers])
-    for read in readers:
-        table = pq.ParquetFile(pa.BufferReader(read()))
-        for field in table.schema_arrow:
-            at = schema.get_field_index(field.name)
-            if field.type == schema.field(at).type or schema.field(at).type == pa.string():
+    schemas = [pq.read_schema(pa.BufferReader(read())) for read in readers]
+    common = common_schema(schemas)
+    for schema, read in zip(schemas, readers, strict=True):
+        for field in schema:
+            at = common.get_field_index(field.name)
+            wanted = common.field(at).type
+            if wanted in (field.type, pa.string()):
                 continue
             try:
-                table.read([field.name])[field.name].cast(schema.field(at).type)
+                column = pq.read_table(pa.BufferReader(read()), columns=[field.name])[0]
+                column.cast(wanted)
             except pa.ArrowInvalid:  # such as a 64-bit number as a float
-                schema = schema.set(at, pa.field(field.name, pa.string()))
-    return schema
+                common = common.set(at, pa.field(field.name, pa.string()))
+    return common
 
 
 def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

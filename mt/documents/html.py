@@ -96,12 +96,12 @@ def _as_browsers_do(error: UnicodeError) -> tuple[str | bytes, int]:
     """
     if not isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
         raise error
-    start = error.start
     if isinstance(error, UnicodeDecodeError):
-        return chr(error.object[start]), start + 1
-    character = error.object[start]
-    in_page = character.encode("latin-1") if character in NO_CP1252 else f"&#{ord(character)};"
-    return in_page, start + 1
+        return chr(error.object[error.start]), error.start + 1
+    run = error.object[error.start : error.end]  # as a whole: the time is linear
+    return b"".join(
+        c.encode("latin-1") if c in NO_CP1252 else b"&#%d;" % ord(c) for c in run
+    ), error.end
 
 
 codecs.register_error("cp1252-page", _as_browsers_do)

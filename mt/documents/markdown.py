@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 MOST_NESTED = 50  # lists and quotations in each other; deeper ones stay as they are
 LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
-# Of YAML or TOML. A first line before an empty one is a horizontal rule.
+# Of YAML or TOML. A first line before an empty one, and no key, is a horizontal rule.
 FRONT_MATTER = re.compile(
-    r"(?:---[ \t]*\r?\n(?=.*\S)(?:.*\n)*?(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+)"
-    r"[ \t]*(?:\r?\n|\Z)"
+    r"(?:---[ \t]*\r?\n(?=.*\S|\s*[\w\"'-]+[ \t]*:)(?:.*\n)*?(?:---|\.\.\.)"
+    r"|\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+)[ \t]*(?:\r?\n|\Z)"
 )
 
 

@@ -100,6 +100,7 @@ class Inline:
         for match in re.finditer("`+", self._content):
             self._ticks.setdefault(len(match[0]), []).append(match.start())
         self._no_tag_before = 0
+        self._without_end: set[str] = set()  # elements that have no end tag here
 
     def pieces(self) -> list[Piece]:
         position = 0
@@ -200,12 +201,15 @@ class Inline:
             return self._add_tag(at, mark_end)
         alone = name in VOID or match["attributes"].endswith("/")
         keep = is_kept(match["attributes"])
-        if not match["end"] and ((keep and not alone) or name in VERBATIM or name in RAW):
-            end = verbatim_end(content, name, end)
-            is_noun = (keep or name in CODE) and has_text(match, end)
-            if name in RAW and (end_tag := TOKEN.match(content, end)):
-                end = end_tag.end()
-            return self._add_tag(at, end, is_noun=is_noun)
+        is_verbatim = name in VERBATIM or name in RAW or (keep and not alone)
+        if is_verbatim and not match["end"] and name not in self._without_end:
+            whole = self._element_end(name, end)
+            if whole is not None:
+                is_noun = (keep or name in CODE) and has_text(match, whole)
+                html = match if name in RAW and not keep and "\n" not in match[0] else None
+                self._items.append(_Item(at, whole, kind=TagKind.EMPTY, is_noun=is_noun, html=html))
+                return whole
+            self._without_end.add(name)  # none is looked for again: the time is linear
         kind = TagKind.CLOSE if match["end"] else TagKind.OPEN
         if alone or name not in INLINE:
             kind = TagKind.EMPTY
@@ -221,6 +225,17 @@ class Inline:
             )
         )
         return end
+
+    def _element_end(self, name: str, position: int) -> int | None:
+        """Where an element ends whose start tag ends at ``position``; None without an end tag."""
+        end = verbatim_end(self._content, name, position)
+        if name in RAW:
+            end_tag = TOKEN.match(self._content, end)
+            return end_tag.end() if end_tag else None
+        end_tag = re.compile(rf"</{re.escape(name)}\s*>\Z", re.I).search(
+            self._content, max(position, end - len(name) - 20), end
+        )
+        return end if end_tag or name in VERBATIM else None
 
     def _sign(self, sign: str, at: int) -> int:
         content = self._content
@@ -339,7 +354,8 @@ class Inline:
             return
         parts: list[Part] = [raw]
         if item.html:
-            parts = start_tag(self._document, item.html)
+            rest = self._raw(item.html.end(), item.end)  # of an element that stays
+            parts = [*start_tag(self._document, item.html), rest]
         elif item.alt:
             start, end = item.alt
             inner = self._document.run(text_pieces(self._content[start:end]), write_alt)

@@ -15,7 +15,9 @@ LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 SECONDS = r"(?:\d{1,4}:)?\d{1,2}:\d{2}"
 TIME = rf"{SECONDS}[,.]\d{{1,3}}"
 TIMES = re.compile(rf"\s*{SECONDS}(?:[,.]\d{{1,3}})?[ \t]*-->[ \t]*{SECONDS}")
-LIKE_TIMES = re.compile(rf"\s*{SECONDS}\S*\s*-+>\s*\d")  # taken for text, they would be lost
+LIKE_TIMES = re.compile(  # taken for text, they would be lost
+    rf"\s*{SECONDS}[,.\d]*[ \t]*-+>[ \t]*{SECONDS}[,.\d]*\s*\Z"
+)
 # <i>, </font> and <c.yellow>, WebVTT's times, and the {\an8} of other players
 TAG = re.compile(rf"</?([a-zA-Z]\w*)(?!\w)[^<>\r\n]*>|<{TIME}>|{{\\[^{{}}\r\n]*}}")
 DASH = re.compile(r"\s*[-–—]\s*(?=\S)")

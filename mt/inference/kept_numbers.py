@@ -176,8 +176,7 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
         yield as_is(text, *match.span(), "identifier")
     yield from _inches(text, decimal)
     for match in _GROUPS.finditer(text):
-        last = text[max(0, match.start() - _CONTEXT) : match.start()].split()[-1:]
-        if last and last[0].strip(".(").lower() in _NUMBERED:
+        if _is_numbered(text, match.start()):
             continue
         digits = re.sub(r"\s", "", match[0])
         german = f"{int(digits):,}".replace(",", "."), digits
@@ -266,11 +265,21 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
         forms = number_range(match[1], match[2], match[3], decimal)
         yield Kept(start, end, "number", forms)
     elif (match := _PAIR.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
-        pairs = zip(written(match[1], decimal), written(match[3], decimal), strict=False)
+        if _is_numbered(text, start):
+            yield as_is(text, start, end, "identifier")
+            return
+        ends = written(match[1], decimal), written(match[3], decimal)
+        pairs = dict.fromkeys((ends[0][i], ends[1][i]) for i in (0, -1))
         forms = tuple(f"{one}{match[2]}{other}{match[4] or ''}" for one, other in pairs)
-        yield Kept(start, end, "number", tuple(dict.fromkeys((*forms, token))))
+        yield Kept(start, end, "number", forms)
     else:
         yield as_is(text, start, end, "identifier")
+
+
+def _is_numbered(text: str, start: int) -> bool:
+    """Whether what begins at ``start`` is the name of a version, a page or the like."""
+    last = text[max(0, start - _CONTEXT) : start].split()[-1:]
+    return bool(last) and last[0].strip(".(").lower() in _NUMBERED
 
 
 def _numeric_date(token: str) -> tuple[str, ...]:

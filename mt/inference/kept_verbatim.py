@@ -52,7 +52,9 @@ _EXTENSION = re.compile(
     | webp|whl|woff2?|xlsx?|xml|xz|ya?ml|zip|[ch]|cs|go|js|kt|rb|rs )\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
-_NEW_SENTENCE = re.compile(r"\.[A-Z][a-z]+\Z")  # "I am tired.Go home"
+_NEW_SENTENCE = re.compile(  # "I am tired.Go home"
+    r"\.(?:Bak|Bat|Bin|Class|Go|Jar|Java|Key|Lock|Log|Pot|Tar|Text|Zip)\Z"
+)
 _RUN = re.compile(r"(?<![\w.~+@%${}/\\<-])[\w.~+@%${}/-]+")
 _PATH = re.compile(
     r"(?:~\w*|\.{1,2}|\$[A-Za-z_]\w*)?/[.~+@%$-]*\w[\w.~+@%$/-]*\Z|\.(?:env|git|bash)\w*\Z"

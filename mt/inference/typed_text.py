@@ -8,7 +8,8 @@ import re
 
 # "Hello , you !", but not in code or placeholders, nor "2 : 1"
 _BLANK_BEFORE_MARK = re.compile(
-    r"(?<=[^\s.,;:!?…–—=+*/<>|&_-]) +(?=[,;](?:\s|\Z)|:\s+[^\W\d_]|:\Z|[.!?](?:\s*\Z|\s+[A-Z]))"
+    r"(?<=[^\s.,;:!?…–—=+*/<>|&_(\[{„«-])(?<!\s[\"'“‘])(?<!\A[\"'“‘])(?<!:\() +"
+    r"(?=[,;](?:\s|\Z)|:\s+[^\W\d_]|:\Z|[.!?](?:\s*\Z|\s+[A-Z]))"
 )
 _CODE_SIGNS = re.compile(r"[`{}<>]")
 _NO_PROSE = re.compile(r"[`{}<>=\\]")

@@ -244,7 +244,9 @@ def _tags(page: str) -> Counter[str]:
      "<", "<a ", "<a '", '<a b="', ' b="<a "', "<b>x", "<b>x</b> ", "<!--", "<![CDATA[", "<?php ",
      "<!DOCTYPE [", "<script", "<script>", "<code>x", "<pre>", "</b>", "&amp", "&#9", "\0",
      "<p title=x ", "<b><i>x</b>", "<div translate=no>", "<img alt='a", "&nbsp;", "</script ",
-     "a", "\n ", "<a" + "a" * 5000],
+     "a", "\n ", "<a" + "a" * 5000, "\x81", "汉"],
 )  # fmt: skip
 def test_hostile_pages_end_soon(unit: str) -> None:
+    page = b"<meta charset=latin1>" + (unit * (100_000 // len(unit))).encode("latin-1", "ignore")
+    check_hostile(HtmlDocument.from_bytes, page)
     check_hostile(HtmlDocument.from_bytes, ("<a" + unit * (100_000 // len(unit))).encode())

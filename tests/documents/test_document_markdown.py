@@ -29,6 +29,7 @@ ENTRIES = [
         ("---\ntitle: keep\n---\n# Go #\n", "---\ntitle: keep\n---\n# GO #\n"),
         ("+++\nkeep = 1\n+++\ngo\n", "+++\nkeep = 1\n+++\nGO\n"),
         ("---\ntitle: keep\n...\ngo\n", "---\ntitle: keep\n...\nGO\n"),
+        ("---\n\ntitle: keep\n---\ngo\n", "---\n\ntitle: keep\n---\nGO\n"),
         ("---\n\na\n\n---\n\nb\n", "---\n\nA\n\n---\n\nB\n"),
         ("Two\nlines\n===\n", "TWO LINES\n===\n"),
         ("a *b* __c__ ~~d~~ `keep` e", "A *B* __C__ ~~D~~ `keep` E"),
@@ -49,6 +50,10 @@ ENTRIES = [
          "A <b>C</b> <code>keep</code> <img alt='D'>."),
         ("a <span translate=no>*keep*</span> b <script>keep()</script>",
          "A <span translate=no>*keep*</span> B <script>keep()</script>"),
+        ("a <b translate=no>keep</b>", "A <b translate=no>keep</b>"),
+        ("a <iframe title='b'>keep</iframe> c", "A <iframe title='B'>keep</iframe> C"),
+        ("The <script> tag loads. Then", "THE <script> TAG LOADS. THEN"),
+        ("a <i class=notranslate>b", "A <i class=notranslate>B"),
         ("a <img translate=no alt='keep'> b", "A <img translate=no alt='keep'> B"),
         ("hard  \nbreak\\\nhere\nsoft", "HARD  \nBREAK\\\nHERE SOFT"),
         ("a bear<sup>1</sup> here", "A BEAR<sup>1</sup> HERE"),
@@ -185,7 +190,8 @@ def test_a_paragraph_is_one_segment() -> None:
     ["*", "*a ", "**a* ", "_a", "`a", "``a`", "[", "[a](", "![", "![a](b) ", "]", "> ", "- ",
      "  - ", "1. ", "#", "<a ", "<!--", "<b>x", "\\", "&", "[a]: b\n", '[a]: b "', "| ",
      "|a\n|-\n", "a\n", "\t", "```\n", "~~a ", "[a][b]", ' b="<a "', "(", "[a](<", '[a]("',
-     "[a]( ", "a  \n", "\r", "* a\n", "a**b", "*a_ ", "<div>\n", "\0", "---\n", "+++\n"],
+     "[a]( ", "a  \n", "\r", "* a\n", "a**b", "*a_ ", "<div>\n", "\0", "---\n", "+++\n",
+     "<b translate=no>", "<script>"],
 )  # fmt: skip
 def test_hostile_files_end_soon(unit: str) -> None:
     check_hostile(read_markdown, (unit * (20_000 // len(unit))).encode())

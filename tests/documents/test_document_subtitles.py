@@ -37,6 +37,7 @@ def vtt(text: str) -> str:
         (srt("a") + "2\n00:03 --> 00:04\nb\n",
          srt("A") + "2\n00:03 --> 00:04\nB\n"),
         (srt("1984"), srt("1984")),
+        (srt("10:30 -> 11:00: coffee"), srt("10:30 -> 11:00: COFFEE")),
         (srt("a") + "\n" + srt("b"), srt("A") + "\n" + srt("B")),
         (f"{TIMES}a\n2\n{TIMES}b", f"{TIMES}A\n2\n{TIMES}B"),
         (srt("a\n\nb"), srt("A\n\nB")),
@@ -150,7 +151,7 @@ def test_any_input_keeps_its_bytes() -> None:
 @pytest.mark.parametrize(
     "unit",
     [TIMES, "<i>", "a ", "{\\", "<", "1\n", "\n", "- a\n", "a", "\0", "<aaaa", "- ", " ", "&",
-     "<00:01.000>", "\r"],
+     "<00:01.000>", "\r", "00:01-", "-"],
 )  # fmt: skip
 def test_hostile_files_end_soon(unit: str) -> None:
     text = unit * (50_000 // len(unit))

@@ -44,6 +44,9 @@ def test_quotation_marks_are_double_ones(typed: str, written: str) -> None:
         ("The ratio is 2 : 1", "The ratio is 2 : 1", ()),
         ('"So" , I said (twice) ; 50 % ?', '"So", I said (twice); 50 %?', (0, 3, 5)),
         ("Tom ... left , a - , b", "Tom ... left, a - , b", (2,)),
+        ("( ; ) and [ , ]", "( ; ) and [ , ]", ()),
+        ('type " , " or “ , ”', 'type " , " or “ , ”', ()),
+        ("sad :( . Bye", "sad :( . Bye", ()),
         ("`a` , b", "`a` , b", ()),
     ],
 )

@@ -64,8 +64,8 @@ function escape(text) {
   return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 }
 
-/** Take what the field holds; `true` if these are other terms than before. */
-function update() {
+/** Take what the field holds, and store it; `true` if these are other terms than before. */
+function update(isOurs = true) {
   const before = JSON.stringify(requested());
   const { found, wrong } = parse(field.value);
   const sent = [...found].slice(0, MOST_TERMS);
@@ -76,7 +76,7 @@ function update() {
   if (found.size > MOST_TERMS) complaints.push(`Only the first ${MOST_TERMS} terms are sent.`);
   complain(complaints.join(" "));
   field.setAttribute("aria-invalid", wrong.length > 0);
-  store();
+  if (isOurs) store();
   return JSON.stringify(requested()) !== before;
 }
 
@@ -168,9 +168,10 @@ export function connectGlossary(languages, onChange) {
   field.addEventListener("change", take); // whoever leaves the field may send a document next
   $("terms-stored").addEventListener("change", onStored);
   window.addEventListener("storage", ({ key, newValue }) => {
-    if (key !== STORED || newValue === null || !$("terms-stored").checked) return;
+    const isTyping = document.activeElement === field;
+    if (key !== STORED || newValue === null || !$("terms-stored").checked || isTyping) return;
     field.value = newValue; // of another tab
-    take();
+    if (update(false)) onChange();
   });
   $("terms-open").addEventListener("click", () => $("terms-file").click());
   $("terms-file").addEventListener("change", () => {

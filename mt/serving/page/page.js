@@ -224,7 +224,7 @@ async function choose(chosen, s, text) {
   const line = kept.get(chosen.source) ?? chosen; // another word may have changed since
   const old = line.segments[s];
   if (text === old.text) return;
-  const others = old.others && [...new Set([...old.others, old.text])];
+  const others = (old.others || old.asked) && [...new Set([...(old.others ?? []), old.text])];
   const { before } = old;
   replace(line, s, { before, source: old.source, text, others });
   speak(text);
@@ -236,7 +236,7 @@ async function choose(chosen, s, text) {
     const segments = answer.translations[0].lines.flatMap((found) => found.segments);
     const now = kept.get(line.source);
     if (segments.length === 1 && now?.segments[s]?.text === text) {
-      replace(now, s, { ...judge(segments[0]), before, text, others });
+      replace(now, s, { ...judge(segments[0]), before, text, others: now.segments[s].others ?? others });
     }
   } catch (error) {
     ignoreFailure(error); // without an answer the choice stands, but hovering shows nothing
