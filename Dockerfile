@@ -19,7 +19,7 @@ RUN python -c "import tomllib; \
 COPY LICENSE ./
 COPY mt mt
 # A read-only file system keeps no bytecode that Python would write later.
-RUN python -m compileall -q mt
+RUN python -m compileall -q mt && chmod -R a+rX /app
 
 # The C++ is compiled for every kind of CPU that it knows; the compiler does not stay.
 ARG APT=apt-get
@@ -30,6 +30,8 @@ RUN --mount=type=tmpfs,target=/var/lib/apt/lists \
 ENV MT_NATIVE_FOLDER=/app/native
 
 # What the program writes, such as a model of the hub, goes below /tmp.
+# A new volume there has the owner that the folder has here.
+RUN install -d -o 65534 -g 65534 /tmp/mt /tmp/huggingface
 ENV PYTHONUNBUFFERED=1 HOME=/tmp MT_CACHE=/tmp/mt HF_HOME=/tmp/huggingface
 
 # Debian's user nobody, by its number, by which Kubernetes sees that it is not root.

@@ -215,12 +215,17 @@ def run_document(
     for remark in document.remarks:
         print(f"mt.translate: {args.input}: {remark}", file=sys.stderr)
     update = progress_bar(len(document.segments), "texts", sys.stderr.isatty(), stack)
+    has_left = False
     records = translate_document(
         document, partial(translate, on_progress=update), output, partial(update, total=True)
     )
     for record in records:
-        if args.json:
-            print(json.dumps(record, ensure_ascii=False))
+        if args.json and not has_left:
+            try:
+                print(json.dumps(record, ensure_ascii=False))
+            except BrokenPipeError:  # the reader of the JSON has ended, the document goes on
+                console.discard_output()
+                has_left = True
 
 
 def run_lines(

@@ -46,7 +46,7 @@ def average(paths: list[str], output: str) -> None:
         training = {"averaged checkpoints": ", ".join(Path(path).stem for path in paths)}
     if started_from := last.config["training"].get("started from"):
         training["started from"] = started_from
-    max_length, languages = last.config["max_length"], last.config["languages"] or ["en", "de"]
+    max_length, languages = last.config["max_length"], last.config.get("languages") or ["en", "de"]
     checkpoint.save(output, last.model, last.tokenizer, max_length, languages, training)
     print(f"{output}: the mean of {len(paths)}")
 
@@ -57,7 +57,7 @@ def check_alike(model: LoadedModel, last: LoadedModel) -> None:
         raise ValueError(f"{model.path}: not the tokenizer of {last.path}")
     if shape_of(model.model.config) != shape_of(last.model.config):
         raise ValueError(f"{model.path}: not the shape of {last.path}")
-    if model.config["languages"] != last.config["languages"]:
+    if model.config.get("languages") != last.config.get("languages"):
         raise ValueError(f"{model.path}: not the languages of {last.path}")
 
 

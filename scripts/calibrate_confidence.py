@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from mt.utils import console
 
@@ -36,6 +36,7 @@ with console.exit_at_interrupt():
     from mt.model.model_path import resolve_model_path
     from mt.utils.checks import check_int
     from mt.utils.json_io import read_json
+    from mt.utils.line_io import check_folder
 
 LEAST_PAIRS = 40  # sentences, of which half are for the fit
 WORST = 0.1  # the share of the sentences that a user should check
@@ -44,6 +45,7 @@ RIDGE = 1e-3  # keeps the weights finite whatever the data
 STEPS = 50  # of Newton's method, which needs about ten
 
 Report = dict[str, Any]
+Row = TypeVar("Row")
 Sentence = tuple[Sequence[float], int, float]  # log P of each token, source pieces, chrF
 
 
@@ -76,6 +78,8 @@ def calibrate(args: argparse.Namespace) -> None:
     """Fit, measure, and save if told to. ValueError or OSError for a user's mistakes."""
     check_int("lines", args.lines, LEAST_PAIRS)
     check_int("threads", args.threads)
+    if args.output:
+        check_folder(args.output)
     folder = resolve_model_path(args.model)
     if args.save and not folder.is_dir():
         raise ValueError(f"{folder}: --save needs a model folder")
@@ -83,7 +87,10 @@ def calibrate(args: argparse.Namespace) -> None:
     translator = Translator.load(folder, "cpu")
     sets = [(args.data, ", held-out half"), *((names, "") for names in args.test)]
     pairs = [read_pairs(names, translator, args.lines) for names, _ in sets]  # all, before the work
-    first, *others = (score_sentences(translator, own) for own in pairs)
+    first, *others = (
+        enough(names, score_sentences(translator, own))
+        for (names, _), own in zip(sets, pairs, strict=True)
+    )
     half = len(first) // 2
     calibration = fit(first[:half])
     tests = {
@@ -101,7 +108,7 @@ def calibrate(args: argparse.Namespace) -> None:
 
 def read_pairs(names: Sequence[str], translator: Translator, most: int) -> list[tuple[str, str]]:
     """Up to ``most`` pairs, in the same random order each time."""
-    src, tgt = translator.configs[0]["languages"]
+    src, tgt = translator.configs[0].get("languages") or ["en", "de"]
     reader: CorpusReader
     if list(names) == ["phrasebook"]:
         reader = PhrasebookReader(src, tgt, phrasebook.PARTS)
@@ -110,9 +117,14 @@ def read_pairs(names: Sequence[str], translator: Translator, most: int) -> list[
         reader = FileReader(validation=split, src=src, tgt=tgt)
     pairs = [pair for pair in reader.pairs("validation") if all(map(str.strip, pair))]
     random.Random(0).shuffle(pairs)
-    if len(pairs) < LEAST_PAIRS:
-        raise ValueError(f"{' '.join(names)}: {len(pairs)} pairs, needs at least {LEAST_PAIRS}")
-    return pairs[:most]
+    return enough(names, pairs)[:most]
+
+
+def enough(names: Sequence[str], rows: list[Row]) -> list[Row]:
+    """The rows. ValueError where they are too few, also of those that the model takes whole."""
+    if len(rows) < LEAST_PAIRS:
+        raise ValueError(f"{' '.join(names)}: {len(rows)} pairs, needs at least {LEAST_PAIRS}")
+    return rows
 
 
 def score_sentences(translator: Translator, pairs: Iterable[tuple[str, str]]) -> list[Sentence]:

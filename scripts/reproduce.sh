@@ -41,17 +41,17 @@ print(f"torch {torch.__version__}, Lightning {pl.__version__}, {device}")'
 mkdir -p "$run"
 
 echo "== prepare"
-python "$scripts/prepare_data.py" experiment=wmt14_"$size" "${settings[@]}" | tee "$run/prepare.txt"
+python "$scripts/prepare_data.py" experiment=wmt14_"$size" ${settings[@]+"${settings[@]}"} | tee "$run/prepare.txt"
 
 echo "== train"
-python -m mt.train experiment=wmt14_"$size" "${settings[@]}" hydra.run.dir="$run" ckpt=auto
+python -m mt.train experiment=wmt14_"$size" ${settings[@]+"${settings[@]}"} hydra.run.dir="$run" ckpt=auto
 
 echo "== average" # training did this for $run/model; the report shows it once more
 rm -rf "$run/average"
 python "$scripts/average_checkpoints.py" "$run"/checkpoints/step-*.ckpt --output "$run/average"
 
 echo "== evaluate newstest2014"
-python -m mt.evaluate data=wmt14 split=test limit="$sentences" "${data[@]}" \
+python -m mt.evaluate data=wmt14 split=test limit="$sentences" ${data[@]+"${data[@]}"} \
     model_path="$run/average" "search.beam_size=[1,4]" hydra.run.dir="$run/newstest2014" |
     tee "$run/newstest2014.txt"
 

@@ -100,6 +100,22 @@ def test_json_prints_each_text_with_its_confidence(greedy: Translate, folder: Pa
         assert record["translation"] in (folder / "b.md").read_text("utf-8").replace("**", "")
 
 
+def test_a_document_is_written_when_nobody_reads_the_json(
+    greedy: Translate, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[bool] = []
+
+    def closed(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(translate, "print", closed, raising=False)
+    monkeypatch.setattr(translate.console, "discard_output", lambda: left.append(True))
+    done = greedy("--input", "a.md", "--output", "b.md", "--json")
+    assert done.code == 0
+    assert left == [True]
+    assert (folder / "b.md").is_file()
+
+
 def test_an_interrupted_document_goes_on_where_it_stopped(
     greedy: Translate, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from mt.documents.archive import Archive
 from mt.documents.document import DocumentError, is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void, has_words
 from mt.documents.office import OfficeDocument, element_value, element_weight, package_parts
-from mt.documents.xml_text import local_name, writable
+from mt.documents.xml_text import local_name, text_of, writable
 
 _WORD = frozenset(
     {
@@ -162,7 +162,7 @@ def _item(atom: _Atom, depth: int) -> Item | None:
         if name == "t" and run.is_raised and is_note_mark(node.text or ""):
             return Void([atom], weight=run.weight)
         if name == "t":
-            return Text(node.text or "", run, run.look, run.weight)
+            return Text(text_of(node), run, run.look, run.weight)
         if name == "noBreakHyphen":
             return Text(_NO_BREAK_HYPHEN, run, run.look, run.weight)
     elif name in _CONTAINERS or (name == "fldSimple" and _is_link(_attribute(node, "instr"))):
@@ -174,7 +174,8 @@ def _item(atom: _Atom, depth: int) -> Item | None:
     ordered = name.startswith(_RANGES) or name in ("fldChar", "instrText")
     ends = name in _TABS or (name == "br" and _attribute(node, "type") in ("page", "column"))
     weight = run.weight if run else 0
-    return Void([atom], name in _BREAKS, ends, ordered, weight)
+    hidden = ordered or name == "commentReference"
+    return Void([atom], name in _BREAKS, ends, ordered, weight, hidden)
 
 
 def _read_run(node: etree._Element) -> _Run:

@@ -13,6 +13,7 @@ from mt.documents.document import Segment, Tag, TagKind, goes_on_after
 
 _BREAK = re.compile(r"[\t\n\r\x85\u2028\u2029]")
 _CLOSING = tuple(".,;:!?)]}%…”“’»")  # no blank comes before these
+_OPENING = tuple("([{„‚«»¿¡")  # nor after these
 
 
 @dataclass
@@ -32,7 +33,9 @@ class Void:
     ends: bool = False  # a segment, as a tab does, which is mostly between columns
     ordered: bool = False  # must not change places with others, as the two ends of a bookmark
     weight: int = 0  # as of a text
+    hidden: bool = False  # on the page, as a bookmark is
     spaced: bool = False  # has a blank on both sides; the segment has one of them
+    after_blank: bool = False  # can be seen, and has a blank before it
 
 
 @dataclass
@@ -162,6 +165,8 @@ class _Stretch:
         """With those blanks beside voids that the source had."""
         last = -1  # the last text that is not empty
         strip = space = False
+        glued = False  # whether what comes next would touch a word or a void that one sees
+        follows_void = False
         for index, piece in enumerate(pieces):
             if isinstance(piece, Tag):
                 if piece.kind != TagKind.EMPTY:
@@ -169,13 +174,19 @@ class _Stretch:
                 void = self._void(piece.number)
                 before = pieces[last] if last >= 0 else ""
                 assert isinstance(before, str)
-                if void.separates:
+                if void.separates or void.ends:
                     strip = True
                     if before:
                         pieces[last] = before.rstrip(" ")
                 elif void.spaced and before:
                     space = True
-                    pieces[last] = before.rstrip(" ") + " "
+                    if not follows_void:
+                        pieces[last] = before.rstrip(" ") + " "
+                        glued = False
+                if void.after_blank and glued:
+                    pieces[index - 1] = f"{pieces[index - 1]} "  # a text: one is before each tag
+                if not void.hidden:
+                    glued = follows_void = not (void.separates or void.ends)
             elif piece:
                 if strip:
                     piece = piece.lstrip(" ")
@@ -184,6 +195,7 @@ class _Stretch:
                 pieces[index] = piece
                 if piece:
                     last, strip, space = index, False, False
+                    glued, follows_void = not piece.endswith((" ", *_OPENING)), False
         return pieces
 
     def _tree(self, pieces: list[str | Tag]) -> list[Item]:
@@ -237,7 +249,9 @@ class _Flat:
             self._elements.append(item)
             if isinstance(item, Void):
                 self._tag(TagKind.EMPTY, number)
-                if item.separates and not self._blank:
+                divides = item.separates or item.ends
+                item.after_blank = self._blank and self._length > 0 and not (divides or item.hidden)
+                if divides and not self._blank:
                     self._append(" ")
                 self._void = item if self._blank and self._length else None
             else:
@@ -309,6 +323,7 @@ def _merged(items: list[Item]) -> list[Item]:
             last.ends |= item.ends or (last.separates and item.separates)
             last.separates |= item.separates
             last.ordered |= item.ordered
+            last.hidden &= item.hidden
             last.weight += item.weight
         elif not isinstance(item, Text) or item.text:
             if isinstance(item, Span):

@@ -33,8 +33,15 @@ _UNTOUCHED = (f"{_TEXT}tracked-changes", f"{_TABLE}tracked-changes", f"{_OFFICE}
 _IN_STYLES = [  # of a page; other texts of styles.xml are placeholders
     f"{_STYLE}{place}{pages}" for place in ("header", "footer") for pages in ("", "-left", "-first")
 ]
+# As LibreOffice before version 7 writes those of a first page
+_IN_STYLES += [
+    f"{{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}}{place}-first"
+    for place in ("header", "footer")
+]
 _CONTAINERS = {"span", "a", "meta"}
-_RANGE = re.compile(r"(bookmark|reference-mark|change|toc-mark|alphabetical-index-mark)-")
+_MARKS = "bookmark|reference-mark|change|toc-mark|alphabetical-index-mark|user-index-mark"
+_RANGE = re.compile(rf"({_MARKS})-(start|end)\Z")
+_HIDDEN = re.compile(rf"({_MARKS})(-start|-end)?\Z|annotation|soft-page-break")
 _MAX_DEPTH = 20  # of elements within a paragraph; what is deeper is not translated
 
 _name = partial(local_name, namespaces=frozenset({_TEXT[1:-1]}))
@@ -163,7 +170,8 @@ def _items(parent: etree._Element, reader: _Reader) -> list[Item]:
             separates, ends = name == "line-break", name in ("tab", "s")
             atom = _Atom(node, reader.spans)
             ordered = bool(_RANGE.match(name))
-            items.append(Void([atom], separates, ends, ordered, reader.weight))
+            hidden = bool(_HIDDEN.match(name))
+            items.append(Void([atom], separates, ends, ordered, reader.weight, hidden))
         items.append(reader.text(node.tail))
     return items
 

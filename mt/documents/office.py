@@ -15,6 +15,9 @@ MAX_SEGMENTS = 100_000
 # A translation may need a style anew at every tag. A book of 1,000 pages has 30 million.
 MAX_STYLES = 100_000_000  # characters
 CONTENT_TYPES = "[Content_Types].xml"
+RELATIONSHIPS = "_rels/.rels"
+_SIGNATURES = ("_xmlsignatures/", "META-INF/documentsignatures")
+_DELETED = re.compile(rb"<\w+:(?:del|moveFrom|tracked-changes)[ >]")
 # The family of the main part's content type, application/vnd.openxmlformats-officedocument.FAMILY.…
 _PROGRAMS = {
     "wordprocessingml": "Word",
@@ -42,6 +45,7 @@ class OfficeDocument:
         self.segments: list[Segment] = []
         self.remarks: list[str] = []
         markup = weight = 0
+        has_deleted = False
         # No tree is kept: those of a long document would take ten times its size.
         for part in parts:
             content = archive.read(part)
@@ -59,6 +63,15 @@ class OfficeDocument:
                     message = f"is too large: the styles in its text take more than {MAX_STYLES:,}"
                     raise DocumentError(f"{message} characters; split it into several files")
             self._ends[part] = len(self.segments)
+            has_deleted |= _DELETED.search(content) is not None
+        if not self.segments:
+            self.remarks.append("has no text to translate")
+        if has_deleted:
+            self.remarks.append("has tracked changes: what is deleted stays as it is")
+        if any(name.startswith(_SIGNATURES) for name in archive.names):
+            self.remarks.append(
+                "has a digital signature, which the translation does not keep valid"
+            )
 
     def render(self, translated: Sequence[Segment]) -> bytes:
         """The archive with these segments in place of ``segments``.
@@ -97,13 +110,26 @@ def package_parts(archive: Archive, program: str) -> list[tuple[str, str]]:
     if CONTENT_TYPES not in archive:
         raise DocumentError(f"is no {program} file: it has no {CONTENT_TYPES}")
     types = _content_types(archive)
-    mains = [kind for _, kind in types if kind.endswith(".main+xml")]
+    mains = [part for part in types if part[1].endswith(".main+xml")]
+    if any(part[0] == _main_part(archive) for part in mains):  # others are files within this one
+        others = {part for part in mains if part[0] != _main_part(archive)}
+        types, mains = ([p for p in parts if p not in others] for parts in (types, mains))
     if len(mains) != 1:
         raise DocumentError(f"is damaged: it has {len(mains)} main parts instead of one")
-    actual = next((_PROGRAMS[word] for word in _PROGRAMS if f"{word}." in mains[0]), "unknown")
+    actual = next((_PROGRAMS[word] for word in _PROGRAMS if f"{word}." in mains[0][1]), "unknown")
     if actual != program:
         raise DocumentError(f"is an Office file of {actual}, not of {program}")
     return sorted(types, key=lambda part: _in_order(part[0]))
+
+
+def _main_part(archive: Archive) -> str:
+    """The name of the part that the relationships of the file call its document."""
+    if RELATIONSHIPS not in archive:
+        return ""
+    for node in parse(archive.read(RELATIONSHIPS), RELATIONSHIPS):
+        if node.get("Type", "").endswith("/officeDocument"):
+            return node.get("Target", "").lstrip("/")
+    return ""
 
 
 def element_weight(node: etree._Element) -> int:
@@ -129,6 +155,8 @@ def _content_types(archive: Archive) -> list[tuple[str, str]]:
             of_extension[extension.lower()] = kind
     types = []
     for name in archive.names:
+        if name == CONTENT_TYPES:
+            continue
         extension = name.rpartition(".")[2].lower()
         types.append((name, of_part.get(name.lower(), of_extension.get(extension, ""))))
     return types

@@ -14,7 +14,7 @@ from mt.documents.archive import Archive
 from mt.documents.document import is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void
 from mt.documents.office import OfficeDocument, element_value, element_weight, package_parts
-from mt.documents.xml_text import local_name, writable
+from mt.documents.xml_text import local_name, text_of, writable
 
 _DRAWING = frozenset(
     {
@@ -50,10 +50,11 @@ def _items(paragraph: etree._Element) -> list[Item]:
         text = _child(node, "t") if name == "r" else None
         if text is not None:
             look, weight = _look(node)
-            if _is_raised(node) and is_note_mark(text.text or ""):
+            written = text_of(text)
+            if _is_raised(node) and is_note_mark(written):
                 items.append(Void([node], weight=weight))
                 continue
-            for index, words in enumerate((text.text or "").split("\t")):
+            for index, words in enumerate(written.split("\t")):
                 items += [Void([Text("\t", node)], ends=True, weight=weight)] if index else []
                 items.append(Text(words, node, look, weight))
         elif name not in ("pPr", "endParaRPr"):

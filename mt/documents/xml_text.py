@@ -57,6 +57,11 @@ def local_name(node: etree._Element, namespaces: frozenset[str]) -> str:
     return name if namespace in namespaces else ""
 
 
+def text_of(node: etree._Element) -> str:
+    """The text of an element, also after comments in it."""
+    return (node.text or "") + "".join(child.tail or "" for child in node)
+
+
 def writable(text: str) -> str:
     """A text without line breaks and without characters that XML cannot hold."""
     return _NOT_XML.sub("", re.sub(r"[\t\n\r]", " ", text))

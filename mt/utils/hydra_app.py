@@ -30,8 +30,8 @@ from mt.utils.console import VERSION, describe, ignore_broken_pipe
 from mt.utils.omegaconf_private import whole_config
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Beside the package in a checkout, inside it when installed from a wheel.
-CONF = str(next(p for p in (_PACKAGE.parent / "conf", _PACKAGE / "conf") if p.is_dir()))
+# Inside the package when installed from a wheel, beside it in a checkout.
+CONF = str(next(p for p in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if p.is_dir()))
 
 # Wrong settings, wrong data and a wrong model raise these while a program is set up.
 USER_ERRORS = (ValueError, OSError, TypeError, OmegaConfBaseException)

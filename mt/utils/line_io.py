@@ -8,6 +8,7 @@ import logging
 import os
 import queue
 import reprlib
+import shutil
 import stat
 import sys
 import threading
@@ -154,6 +155,12 @@ def check_folder(path: Path) -> None:
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
 
 
+def _copy_mode(path: Path, new: Path) -> None:
+    """Let a file that will replace ``path`` be as private as that."""
+    with suppress(OSError):
+        shutil.copymode(path, new)
+
+
 class ResumableFile:
     """A file that takes its name when all is written. An interrupted run keeps its lines.
 
@@ -191,11 +198,13 @@ class ResumableFile:
                 if not is_begun:  # remove the record first: it must not outlive the lines it counts
                     self.record.unlink(missing_ok=True)
                     self.partial.unlink(missing_ok=True)  # it may be a link to another file
+                partial_path(self.record).unlink(missing_ok=True)  # or its name is too long
                 self.stream: BinaryIO = self.partial.open("r+b" if is_begun else "xb")
             except OSError as error:
                 if error.strerror is None:
                     raise
                 raise OSError(f"{self.path} cannot be written: {error.strerror}") from None
+            _copy_mode(self.path, self.partial)
             self.stream.truncate(self.num_bytes)
             self.stream.seek(self.num_bytes)
             self.lock = stack.pop_all()
@@ -323,6 +332,7 @@ class ResumableFile:
         whole = partial_path(self.partial)
         try:
             whole.write_bytes(self.content)
+            _copy_mode(self.path, whole)
             whole.replace(self.path)
         finally:
             whole.unlink(missing_ok=True)

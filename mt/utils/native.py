@@ -83,7 +83,10 @@ class NativeLibrary:
         """
         if sys.platform != "linux" or platform.machine() != "x86_64":
             raise OSError("the C++ is for Linux on x86-64: nothing is compiled on this computer")
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            folder.chmod(0o755)  # whatever the umask
+        _check_owner(folder)
         return [_made(folder, self.sources, _options(features)) for features in (AVX2, AVX512)]
 
     def _load(self) -> ctypes.CDLL | None:
@@ -133,7 +136,11 @@ def _compiled(sources: Sequence[Path], features: Sequence[str]) -> Path:
     if named := os.environ.get("MT_NATIVE_FOLDER"):
         file = Path(named) / _library_name(sources, options)
         if file.is_file():
-            _check_owner(file.parent)
+            try:
+                _check_owner(file.parent)
+            except OSError as error:
+                log.warning(f"MT_NATIVE_FOLDER is not used: {error}")
+                raise
             return file
         log.warning(
             f"MT_NATIVE_FOLDER={named} has no C++ of this version of mt for this CPU: "
@@ -149,7 +156,10 @@ def _check_owner(folder: Path) -> None:
     """OSError where another user but root may write, whose program would run here."""
     status = folder.stat()
     if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(f"{folder}: others may write there, and its programs would run here")
+        raise OSError(
+            f"{folder}: must be yours or root's, and nobody else may write there, because its "
+            "programs run here"
+        )
 
 
 def _made(folder: Path, sources: Sequence[Path], options: Sequence[str]) -> Path:
@@ -177,15 +187,15 @@ def _library_name(sources: Sequence[Path], options: Sequence[str]) -> str:
 
 
 def _compile(sources: Sequence[Path], options: Sequence[str], target: Path) -> None:
-    compiler = _find_compiler()
+    compiler, english = _find_compiler(), {**os.environ, "LC_ALL": "C"}
     version = subprocess.run(
-        [*compiler, "--version"], capture_output=True, text=True, timeout=TIMEOUT
+        [*compiler, "--version"], capture_output=True, text=True, timeout=TIMEOUT, env=english
     )
     # Clang's OpenMP is another than PyTorch's, and some pairs of them end the program.
     openmp = [] if "clang" in version.stdout else ["-fopenmp"]
     files = [str(path) for path in sources if path.suffix == ".cpp"]
     command = [*compiler, *options, f"-I{HERE}", *openmp, *files, "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=english)
     if done.returncode != 0:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "")
         raise OSError(f"{shlex.join(compiler)} fails: {reason or done.returncode}")
@@ -200,4 +210,5 @@ def _find_compiler() -> list[str]:
     for compiler in [named] if named else [[name] for name in COMPILERS]:
         if shutil.which(compiler[0]):
             return compiler
-    raise OSError("there is no C++ compiler: install g++")
+    missing = f"CXX={value}: no such program" if named else "there is no C++ compiler: install g++"
+    raise OSError(missing)

@@ -6,7 +6,9 @@ import docx
 import pytest
 from office_files import (
     COMPATIBLE,
+    RELATED,
     WORD,
+    WORD_TYPE,
     all_marked,
     archive,
     canonical,
@@ -81,6 +83,9 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     (run("See ") + f"<w:hyperlink>{run('here', BOLD)}</w:hyperlink>", ["See <0>here</0>"]),
     (f"<w:hyperlink>{run('All of it')}</w:hyperlink>", ["All of it"]),
     (f"<w:hyperlink>{run('A ') + run('b', BOLD) + run(' cd')}</w:hyperlink>", ["A <0>b</0> cd"]),
+    (run("A ") + f"<w:ins>{run('b')}<w:r><w:tab/></w:r>{run('c')}</w:ins>" + run(" d"),
+     ["A <0>b<1/> c</0> d"]),
+    ("<w:r><w:t>one<!-- x --> two</w:t></w:r>", ["one two"]),
     (run("A ") + f"<w:hyperlink>{PICTURE}</w:hyperlink>" + run(" b"), ["A <0/>b"]),
     (run("A ") + f"<w:ins>{run('new ')}</w:ins>" + run("bear"), ["A <0>new </0>bear"]),
     (run("A ") + "<w:del><w:r><w:delText>old </w:delText></w:r></w:del>" + run("b"), ["A <0/>b"]),
@@ -132,6 +137,18 @@ RENDERED = [  # XML in a paragraph, its translations, the XML that it becomes
     # A segment that stays beside one that does not.
     (run("a ") + run("b", BOLD) + TAB + run("c"), ["a <0>b</0>", "x"],
      run("a ") + run("b", BOLD) + TAB + run("x")),
+    # A field keeps its blank, also before a mark and after another field.
+    (run("see page ") + a_field("PAGE", run("3")) + run("."), ["auf Seite<0/> sehen."],
+     run("auf Seite ") + a_field("PAGE", run("3")) + run(" sehen.")),
+    (run("Figure ") + a_field("SEQ", run("1")) + END + run(": x"), ["Abbildung<0/>: y"],
+     run("Abbildung ") + a_field("SEQ", run("1")) + END + run(": y")),
+    (run("I met ") + a_field("A", run("b")) + run(" ") + a_field("C", run("d")) + run(" then."),
+     ["Ich traf<0/><1/> dann."], run("Ich traf ") + a_field("A", run("b")) + run(" ")
+     + a_field("C", run("d")) + run(" dann.")),
+    (run("(page ") + a_field("PAGE", run("3")) + run(")"), ["(<0/>Seite)"],
+     run("(") + a_field("PAGE", run("3")) + run("Seite)")),
+    (run("a ") + '<w:r><w:commentReference w:id="1"/></w:r>' + run("b."), ["x<0/>."],
+     run("x") + '<w:r><w:commentReference w:id="1"/></w:r>' + run(".")),
     # The ends of a bookmark keep their order.
     (run("a") + START + run("b") + END + run("c"), ["x<1/>y<0/>z"],
      run("x") + START + run("y") + END + run("z")),
@@ -216,6 +233,40 @@ def test_comments_around_the_root_the_declaration_and_utf_16_are_kept() -> None:
         b"<?xml version='1.0' encoding='UTF-8' standalone='yes'?>\n<!-- a -->"
     )
     assert canonical(content) == canonical(xml.replace("Grüße", "GRÜSE").encode("utf-16"))
+
+
+def test_the_main_part_is_the_one_that_the_file_names() -> None:
+    """Microsoft's Open XML SDK makes its type the default; a file within it has it, too."""
+    parts = parts_of(word(f"<w:p>{run('A bear')}</w:p>"))
+    kind = f"{WORD_TYPE}.document.main+xml"
+    override = f'<Override PartName="/word/document.xml" ContentType="{kind}"/>'
+    types = parts["[Content_Types].xml"].decode()
+    assert override in types
+    types = types.replace(override, "").replace("application/xml", kind)
+    sdk = archive(parts | {"[Content_Types].xml": types})
+    assert all_marked(read_docx(sdk)) == ["A bear"]
+    more = override + override.replace("document.xml", "afchunk.docx")
+    types = parts["[Content_Types].xml"].decode().replace(override, more)
+    related = f'<Relationship Type="{RELATED}/officeDocument" Target="/word/document.xml"/>'
+    related = f"<Relationships>{related}</Relationships>"
+    whole = {"[Content_Types].xml": types, "_rels/.rels": related, "word/afchunk.docx": b"PK"}
+    assert all_marked(read_docx(archive(parts | whole))) == ["A bear"]
+
+
+@pytest.mark.parametrize(
+    ("body", "others", "remark"),
+    [
+        (f"<w:p>{PICTURE}</w:p>", {}, "has no text to translate"),
+        ("<w:del><w:r><w:delText>a</w:delText></w:r></w:del>", {}, "what is deleted stays"),
+        ("", {"_xmlsignatures/sig1.xml": "<x/>"}, "has a digital signature"),
+    ],
+)
+def test_what_a_user_may_not_expect_is_remarked(
+    body: str, others: dict[str, str], remark: str
+) -> None:
+    text = f"<w:p>{run('A bear')}{body}</w:p>" if "drawing" not in body else body
+    (said,) = read_docx(archive(parts_of(word(text)) | others)).remarks
+    assert remark in said
 
 
 def test_strict_documents_are_read() -> None:

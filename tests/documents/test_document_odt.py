@@ -152,6 +152,18 @@ def test_all_texts_of_a_report_are_found_and_nothing_else_changes() -> None:
             assert before[name] == after[name]
 
 
+def test_first_headers_of_older_versions_are_segments() -> None:
+    space = "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0"
+    parts = parts_of(opendocument("<text:p>Body</text:p>"))
+    header = f'<l:header-first xmlns:l="{space}"><text:p>First page</text:p></l:header-first>'
+    parts["styles.xml"] = (
+        parts["content.xml"].decode().replace("document-content", "document-styles")
+        .replace("<text:p>Body</text:p>", header).encode()
+    )  # fmt: skip
+    document = read_odt(archive(parts))
+    assert [segment.text for segment in document.segments] == ["Body", "First page"]
+
+
 def test_an_encrypted_file_is_named_as_such() -> None:
     space = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
     entry = f'<m:file-entry xmlns:m="{space}"><m:encryption-data/></m:file-entry>'

@@ -71,10 +71,11 @@ def no_features() -> set[str]:
 
 
 def no_home(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    def cache(name: str) -> Path:
+    def expanduser(path: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    patch.setattr(native, "cache_folder", cache)
+    patch.delenv("MT_CACHE")
+    patch.setattr(Path, "expanduser", expanduser)
 
 
 def no_linux() -> set[str]:
@@ -111,15 +112,15 @@ def a_compiler_that(script: str) -> Any:
             "this CPU lacks avx2, fma",
         ),
         (lambda _, patch: patch.setattr(native, "_cpu_features", no_linux), "/proc/cpuinfo"),
-        (lambda _, patch: patch.setenv("CXX", "/no/compiler"), "no C++ compiler: install g++"),
+        (lambda _, patch: patch.setenv("CXX", "/no/cc"), "CXX=/no/cc: no such program"),
         (lambda _, patch: patch.setenv("CXX", "g++ 'x"), "CXX=g++ 'x: No closing quotation"),
         (nothing_installed, "no C++ compiler: install g++"),
         (a_compiler_that("echo 'step.cpp: error: no' >&2; exit 1"), "step.cpp: error: no"),
         (a_compiler_that("exec sleep 5"), "timed out"),
         (a_compiler_that('echo nonsense > "$last"'), "file too short"),
         (at_a_file, "cache"),
-        (no_home, "Could not determine home directory"),
-        (others_may_write, "others may write there"),
+        (no_home, "you have no home folder: set MT_CACHE"),
+        (others_may_write, "nobody else may write there"),
     ],
 )
 def test_where_it_cannot_be_had_pytorch_computes(

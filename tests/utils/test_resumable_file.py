@@ -391,3 +391,19 @@ def test_files_that_cannot_be(tmp_path: Path, path: str, kind: type, message: st
     with pytest.raises(kind, match=message):
         ResumableFile(tmp_path / path, {})
     assert names(tmp_path) == ["folder"]
+
+
+def test_a_private_file_stays_private(out: Path) -> None:
+    out.write_text("old\n")
+    out.chmod(0o600)
+    with ResumableFile(out, {}) as file:
+        assert file.partial.stat().st_mode & 0o777 == 0o600
+        write(file, LINES)
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_too_long_for_its_record_shows_before_the_work(tmp_path: Path) -> None:
+    too_long = "cannot be written: File name too long"
+    with pytest.raises(OSError, match=too_long), ResumableFile(tmp_path / ("x" * 238), {}):
+        pass
+    assert names(tmp_path) == []
