@@ -162,7 +162,7 @@ def _item(atom: _Atom, depth: int) -> Item | None:
         if name == "t" and run.is_raised and is_note_mark(node.text or ""):
             return Void([atom], weight=run.weight)
         if name == "t":
-            return Text(text_of(node), run, run.look, run.weight)
+            return Text(text_of(node), run, run.look, run.weight, run.is_raised)
         if name == "noBreakHyphen":
             return Text(_NO_BREAK_HYPHEN, run, run.look, run.weight)
     elif name in _CONTAINERS or (name == "fldSimple" and _is_link(_attribute(node, "instr"))):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from mt.documents.cp1252 import WEB_CP1252
 from mt.documents.document import DocumentError, TagKind, is_note_mark
 from mt.documents.pieces import Part, Piece, Value, Written
 from mt.documents.text_document import BYTE_ORDER_MARKS, TextDocument, decode
@@ -71,6 +72,7 @@ ATTRIBUTE = re.compile(
     r"""([^\s=<>/"'][^\s=<>/]*)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'<>=`]+))?"""
 )
 MOST_ATTRIBUTES = 10_000  # of a tag, that are looked at
+ORDINAL = re.compile(r"<sup>(st|nd|rd|th)</sup>", re.IGNORECASE)
 SUPERSCRIPT_END = re.compile(r"</sup\s*>", re.IGNORECASE)
 MOST_MARK_MARKUP = 500  # characters in a superscript that are looked at
 MOST_DEPTH = 100  # elements in one another that an end tag may end at once
@@ -86,25 +88,6 @@ ENCODINGS = re.compile(
     r"utf-8|cp125\d|cp866|cp874|iso8859-\d+|koi8-[rut]|mac-roman|gb2312|gbk|gb18030|big5|big5hkscs"
     r"|shift_jis|cp932|euc_jp|euc_kr|cp949"
 )
-NO_CP1252 = frozenset("\x81\x8d\x8f\x90\x9d")  # bytes without a character in cp1252
-
-
-def _as_browsers_do(error: UnicodeError) -> tuple[str | bytes, int]:
-    """A byte that cp1252 lacks is the control character of its number (WHATWG, Encoding).
-
-    Characters that cp1252 lacks are written as their number.
-    """
-    if not isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
-        raise error
-    if isinstance(error, UnicodeDecodeError):
-        return chr(error.object[error.start]), error.start + 1
-    run = error.object[error.start : error.end]  # as a whole: the time is linear
-    return b"".join(
-        c.encode("latin-1") if c in NO_CP1252 else b"&#%d;" % ord(c) for c in run
-    ), error.end
-
-
-codecs.register_error("cp1252-page", _as_browsers_do)
 
 
 class HtmlDocument(TextDocument):
@@ -123,7 +106,7 @@ class HtmlDocument(TextDocument):
         mark: bytes = b"",
         is_xml: bool = False,
     ) -> None:
-        errors = "cp1252-page" if encoding == "cp1252" else "xmlcharrefreplace"
+        errors = WEB_CP1252 if encoding == "cp1252" else "xmlcharrefreplace"
         super().__init__(encoding, mark, errors)
         is_xml = is_xml or text[:100].lstrip().startswith("<?xml")
         ignored = frozenset(tag.lower() for tag in ignored_tags)
@@ -138,7 +121,7 @@ class HtmlDocument(TextDocument):
         except DocumentError:
             if encoding != "cp1252":
                 raise
-            text, encoding, mark = decode(data, encoding, "cp1252-page")
+            text, encoding, mark = decode(data, encoding, WEB_CP1252)
         return cls(text, (), encoding, mark, is_xml)
 
 
@@ -172,7 +155,10 @@ class _PageReader:
             self.run.extend(html_text(self.text[self.start : match.start()]))
             self.start = self.position
             tag = (match["tag"] or "").lower()
-            if not tag:
+            if ordinal := self._ordinal_at(match.start()):
+                self.start = self.position = ordinal.end()
+                self.run.append(Piece((ordinal[0],), ordinal[1]))
+            elif not tag:
                 is_noun = match[0].startswith(("<%=", "<?="))  # which write a value
                 self.run.append(Piece((match[0],), kind=TagKind.EMPTY, is_noun=is_noun))
             elif not match["end"]:
@@ -184,6 +170,11 @@ class _PageReader:
         self.run.extend(html_text(self.text[self.start :]))
         self._cut()
         return self.parts
+
+    def _ordinal_at(self, position: int) -> re.Match[str] | None:
+        """The raised letters of 1st, which German does not have, after their digit."""
+        is_after_digit = bool(self.run) and self.run[-1].text[-1:].isdigit()
+        return ORDINAL.match(self.text, position) if is_after_digit else None
 
     def _begin_element(self, match: re.Match[str], tag: str) -> None:
         """Take the tag that begins an element, or the whole element if it stays as it is."""

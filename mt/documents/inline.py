@@ -13,6 +13,7 @@ from mt.documents.document import Segment, Tag, TagKind, goes_on_after
 
 _BREAK = re.compile(r"[\t\n\r\x85\u2028\u2029]")
 _CLOSING = tuple(".,;:!?)]}%…”“’»")  # no blank comes before these
+_ORDINAL_LETTERS = ("st", "nd", "rd", "th")
 _OPENING = tuple("([{„‚«»¿¡")  # nor after these
 
 
@@ -22,6 +23,7 @@ class Text:
     style: Any = None  # what the format needs to write text of the same look
     look: Hashable = None  # equal for texts that look the same
     weight: int = 0  # of the style: about how many characters each copy of it takes
+    raised: bool = False  # a superscript
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Paragraph:
     def __init__(self, root: Span, write: Callable[[Span], None]) -> None:
         self._root = root
         self._write = write
-        root.items = _merged(root.items)
+        root.items = _merged(_with_plain_ordinals(root.items))
         weights = list(_weights(root.items))
         stretches = []
         if words := _words(root):
@@ -311,6 +313,20 @@ def _weights(items: list[Item]) -> Iterator[int]:
             yield from _weights(item.items)
         else:
             yield item.weight
+
+
+def _with_plain_ordinals(items: list[Item]) -> list[Item]:
+    """With the raised letters of 1st like the digit before them: German has no such letters."""
+    before: Item | None = None
+    for item in items:
+        if isinstance(item, Span):
+            item.items = _with_plain_ordinals(item.items)
+        elif isinstance(item, Text) and isinstance(before, Text):
+            is_ordinal = item.raised and item.text.strip() in _ORDINAL_LETTERS
+            if is_ordinal and before.text[-1:].isdigit():
+                item.style, item.look = before.style, before.look
+        before = item
+    return items
 
 
 def _merged(items: list[Item]) -> list[Item]:

@@ -56,7 +56,7 @@ def _items(paragraph: etree._Element) -> list[Item]:
                 continue
             for index, words in enumerate(written.split("\t")):
                 items += [Void([Text("\t", node)], ends=True, weight=weight)] if index else []
-                items.append(Text(words, node, look, weight))
+                items.append(Text(words, node, look, weight, _is_raised(node)))
         elif name not in ("pPr", "endParaRPr"):
             items.append(Void([node], separates=name == "br"))
     return items

@@ -77,7 +77,8 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     (run("A ") + PICTURE + run(" here"), ["A <0/>here"]),
     # The mark of a note is no part of a word.
     (run("A bear") + run("2", RAISED) + run(" here"), ["A bear<0/> here"]),
-    (run("The 2") + run("nd", RAISED) + run(" bear"), ["The 2<0>nd</0> bear"]),
+    (run("The 2") + run("nd", RAISED) + run(" bear"), ["The 2nd bear"]),
+    (run("The bear") + run("nd", RAISED) + run(" x"), ["The bear<0>nd</0> x"]),
     (run("The ") + '<w:bookmarkStart w:id="0"/>' + run("end"), ["The <0/>end"]),
     # Elements around text.
     (run("See ") + f"<w:hyperlink>{run('here', BOLD)}</w:hyperlink>", ["See <0>here</0>"]),
@@ -149,6 +150,8 @@ RENDERED = [  # XML in a paragraph, its translations, the XML that it becomes
      run("(") + a_field("PAGE", run("3")) + run("Seite)")),
     (run("a ") + '<w:r><w:commentReference w:id="1"/></w:r>' + run("b."), ["x<0/>."],
      run("x") + '<w:r><w:commentReference w:id="1"/></w:r>' + run(".")),
+    # The letters of an ordinal are no superscript of the translation.
+    (run("On the 1") + run("st", RAISED) + run(" of May"), ["Am 1. Mai"], run("Am 1. Mai")),
     # The ends of a bookmark keep their order.
     (run("a") + START + run("b") + END + run("c"), ["x<1/>y<0/>z"],
      run("x") + START + run("y") + END + run("z")),

@@ -52,6 +52,8 @@ ENTRIES = [
          "<input type=submit value=\"SEND\"><input value=keep placeholder='A \"B\"'>"),
         ("<select><optgroup label='a b'><option label=keep>c</select><track label=d>",
          "<select><optgroup label='A B'><option label=keep>C</select><track label=\"D\">"),
+        ("on the 1<sup>st</sup> of", "ON THE 1ST OF"),
+        ("the x<sup>st</sup> of", "THE X<sup>ST</sup> OF"),
         ("<!-->a<!--->b<!-- keep --!>c", "<!-->A<!--->B<!-- keep --!>C"),
         ("<textarea title='a'>keep <b></textarea>", "<textarea title='A'>keep <b></textarea>"),
         ("<a aria-label='see' href=x>it</a>", "<a aria-label='SEE' href=x>IT</a>"),
