@@ -194,7 +194,7 @@ def test_blanks_before_placeholders_stay(everyday: Translator) -> None:
 
 def test_a_placeholder_takes_the_place_of_what_the_model_makes_of_it(everyday: Translator) -> None:
     line = "Rename%(name)s failed"
-    assert everyday.translate([line])[0].text == "Umbenennen%(Name) fehlgeschlagen"
+    assert everyday.translate([line])[0].text == "Umbenennen%(n) ist fehlgeschlagen"
     (result,) = everyday.translate([line], terms=TermRules(keep=True))
     assert result.text == "Umbenennen%(name)s fehlgeschlagen"
 
