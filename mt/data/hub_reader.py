@@ -54,7 +54,7 @@ class HubReader:
     def identity(self, split: str) -> list[Any]:
         shards = self._mirror_shards(split)
         if shards:  # what is wrong shows before slow work
-            self._check(datasets.Features.from_arrow_schema(open_parquet(shards[0]).schema_arrow))
+            self._check_shard(shards[0])
         files = shards or Path(self.path).rglob("*")
         stats = sorted(file_stat(path) for path in files if path.is_file())
         return ["hub", self.path, self.config, split, self.src, self.tgt, stats]
@@ -81,7 +81,7 @@ class HubReader:
         """Up to 1,000 rows at a time, as a list of values for each column."""
         if shards := self._mirror_shards(split):
             for shard in shards:
-                self._check(datasets.Features.from_arrow_schema(open_parquet(shard).schema_arrow))
+                self._check_shard(shard)
             for shard in shards:
                 try:
                     for rows in open_parquet(shard).iter_batches(batch_size=1000):
@@ -108,6 +108,9 @@ class HubReader:
                 f"{splits} (PREFIX.en, PREFIX.de); for a copy of the set: data.path=FOLDER; "
                 "for the built-in corpus: data=phrasebook"
             ) from None
+
+    def _check_shard(self, shard: Path) -> None:
+        self._check(datasets.Features.from_arrow_schema(open_parquet(shard).schema_arrow))
 
     def _check(self, features: datasets.Features) -> None:
         """Raise ValueError unless both languages are among the columns."""

@@ -179,12 +179,12 @@ class _PageReader:
     def _begin_element(self, match: re.Match[str], tag: str) -> None:
         """Take the tag that begins an element, or the whole element if it stays as it is."""
         verbatim = self.verbatim
-        attributes = _attributes(match["attributes"])
+        attributes = attributes_of(match["attributes"])
         language = _language(attributes)
         if tag == "html":
             self.language = language
         is_foreign = "" not in (language, self.language) and language != self.language
-        keep = is_kept(match["attributes"]) or is_foreign
+        keep = is_kept(attributes) or is_foreign
         closed = match["attributes"].endswith("/")
         alone = tag in VOID or closed
         is_raw = tag in RAW and not (self.is_xml and closed)
@@ -221,7 +221,7 @@ class _PageReader:
 
 def start_tag(document: TextDocument, match: re.Match[str]) -> list[Part]:
     """The parts of a start tag, a match of TOKEN: texts that people read are segments."""
-    attributes = {name: _value(value) for name, value in _attributes(match["attributes"]).items()}
+    attributes = {name: _value(value) for name, value in attributes_of(match["attributes"]).items()}
     names = set(ATTRIBUTES)
     if match["tag"].lower() == "meta":
         described = attributes.get("name", "").lower() in DESCRIPTIONS
@@ -271,7 +271,7 @@ def write_html(written: list[Written]) -> str:
     )
 
 
-def _attributes(raw: str) -> dict[str, str]:
+def attributes_of(raw: str) -> dict[str, str]:
     """The values of the attributes, with their quotes; of each the first counts."""
     values: dict[str, str] = {}
     for match in islice(ATTRIBUTE.finditer(raw), MOST_ATTRIBUTES):
@@ -288,9 +288,8 @@ def _quoted(value: str, quote: str) -> str:
     return f"{quote}{escaped}{quote}"
 
 
-def is_kept(raw: str) -> bool:
+def is_kept(attributes: dict[str, str]) -> bool:
     """Whether an element with these attributes stays as it is."""
-    attributes = _attributes(raw)
     if "translate" not in attributes and "class" not in attributes:
         return False
     translate = _value(attributes.get("translate", "")).strip().lower()

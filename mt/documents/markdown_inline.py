@@ -14,6 +14,7 @@ from mt.documents.html import (
     TOKEN,
     VERBATIM,
     VOID,
+    attributes_of,
     has_text,
     is_kept,
     note_mark_end,
@@ -200,7 +201,7 @@ class Inline:
         if name == "sup" and not match["end"] and (mark_end := note_mark_end(match)):
             return self._add_tag(at, mark_end)
         alone = name in VOID or match["attributes"].endswith("/")
-        keep = is_kept(match["attributes"])
+        keep = is_kept(attributes_of(match["attributes"]))
         is_verbatim = name in VERBATIM or name in RAW or (keep and not alone)
         if is_verbatim and not match["end"] and name not in self._without_end:
             whole = self._element_end(name, end)

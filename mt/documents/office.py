@@ -111,8 +111,8 @@ def package_parts(archive: Archive, program: str) -> list[tuple[str, str]]:
         raise DocumentError(f"is no {program} file: it has no {CONTENT_TYPES}")
     types = _content_types(archive)
     mains = [part for part in types if part[1].endswith(".main+xml")]
-    if any(part[0] == _main_part(archive) for part in mains):  # others are files within this one
-        others = {part for part in mains if part[0] != _main_part(archive)}
+    if len(mains) > 1 and (main := _main_part(archive)) in dict(mains):
+        others = {part for part in mains if part[0] != main}  # files within this one
         types, mains = ([p for p in parts if p not in others] for parts in (types, mains))
     if len(mains) != 1:
         raise DocumentError(f"is damaged: it has {len(mains)} main parts instead of one")

@@ -27,14 +27,10 @@ from mt.inference.number_forms import (
 
 # Times and dates
 
-_HOUR = re.compile(
-    r"(?<![\w.,:/–-])(?P<hour>1[0-2]|0?[1-9])(?:[:.](?P<minute>[0-5][0-9]))?[ \u00a0\u202f]?"
-    r"(?:(?P<half>[ap])\.m\.|(?P<half_>[ap])m(?!\w))",
-    re.IGNORECASE,
-)
 _CLOCK = r"(1[0-2]|0?[1-9])(?:[:.]([0-5][0-9]))?[ \u00a0\u202f]?"
 _HALF_DAY = r"([ap])(?:\.m\.|m(?!\w))"
 _DASH = r"[ \u00a0\u202f]?[-–][ \u00a0\u202f]?"
+_HOUR = re.compile(rf"(?<![\w.,:/–-]){_CLOCK}{_HALF_DAY}", re.IGNORECASE)
 _HOURS = re.compile(  # 9am-5pm, 2–3 p.m.
     rf"(?<![\w.,:/–-]){_CLOCK}(?:{_HALF_DAY})?{_DASH}{_CLOCK}{_HALF_DAY}",
     re.IGNORECASE,
@@ -58,8 +54,7 @@ _DAY_LAST = re.compile(rf"(?<!\w){_MONTH} {_DAY}(?![\w:%]|[.,/-][0-9])")
 
 def find_times_and_dates(text: str) -> Iterator[Kept]:
     for match in _HOUR.finditer(text):
-        is_afternoon = (match["half"] or match["half_"]).lower() == "p"
-        forms = clock_time(match["hour"], match["minute"], is_afternoon)
+        forms = clock_time(match[1], match[2], match[3].lower() == "p")
         yield Kept(*match.span(), "time", forms)
     for match in _HOURS.finditer(text):
         first, last = (match[1], match[2], match[3]), (match[4], match[5], match[6])
