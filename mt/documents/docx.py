@@ -51,6 +51,7 @@ class _Run(NamedTuple):
     look: Hashable
     weight: int
     is_raised: bool = False
+    properties: etree._Element | None = None
 
 
 class _Atom(NamedTuple):
@@ -186,7 +187,8 @@ def _read_run(node: etree._Element) -> _Run:
     seen = (element_value(child) for child in properties if _name(child) not in _UNSEEN)
     position = _child(properties, "vertAlign")
     is_raised = position is not None and _attribute(position, "val") == "superscript"
-    return _Run(node, frozenset(seen), weight + element_weight(properties), is_raised)
+    weight += element_weight(properties)
+    return _Run(node, frozenset(seen), weight, is_raised, properties)
 
 
 def _write(paragraph: Span) -> None:
@@ -222,7 +224,7 @@ def _append(parent: etree._Element, items: list[Item]) -> None:
 def _append_text(parent: etree._Element, text: Text) -> None:
     if not text.text:
         return
-    run = _new_run(parent, text.style.node)
+    run = _new_run(parent, text.style)
     word = etree.QName(run).namespace
     for piece in _HYPHENS.split(writable(text.text)):
         if _HYPHENS.fullmatch(piece):
@@ -236,7 +238,7 @@ def _append_text(parent: etree._Element, text: Text) -> None:
 
 def _append_atoms(parent: etree._Element, atoms: list[_Atom]) -> None:
     for run, group in itertools.groupby(atoms, key=lambda atom: atom.run):
-        target = parent if run is None else _new_run(parent, run.node)
+        target = parent if run is None else _new_run(parent, run)
         for atom in group:
             _append_node(target, atom.node)
 
@@ -246,11 +248,10 @@ def _append_node(parent: etree._Element, node: etree._Element) -> None:
     parent.append(node)
 
 
-def _new_run(parent: etree._Element, like: etree._Element) -> etree._Element:
-    run = etree.SubElement(parent, like.tag, like.attrib)
-    properties = _child(like, "rPr")
-    if properties is not None:
-        _append_node(run, copy.deepcopy(properties))
+def _new_run(parent: etree._Element, like: _Run) -> etree._Element:
+    run = etree.SubElement(parent, like.node.tag, like.node.attrib)
+    if like.properties is not None:
+        _append_node(run, copy.deepcopy(like.properties))
     return run
 
 

@@ -72,7 +72,7 @@ ATTRIBUTE = re.compile(
     r"""([^\s=<>/"'][^\s=<>/]*)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'<>=`]+))?"""
 )
 MOST_ATTRIBUTES = 10_000  # of a tag, that are looked at
-ORDINAL = re.compile(r"<sup>(st|nd|rd|th)</sup>", re.IGNORECASE)
+ORDINAL = re.compile(r"<sup(?:\s[^<>]*)?>\s*((?:st|nd|rd|th)\s*)</sup\s*>", re.IGNORECASE)
 SUPERSCRIPT_END = re.compile(r"</sup\s*>", re.IGNORECASE)
 MOST_MARK_MARKUP = 500  # characters in a superscript that are looked at
 MOST_DEPTH = 100  # elements in one another that an end tag may end at once
@@ -155,7 +155,7 @@ class _PageReader:
             self.run.extend(html_text(self.text[self.start : match.start()]))
             self.start = self.position
             tag = (match["tag"] or "").lower()
-            if ordinal := self._ordinal_at(match.start()):
+            if tag == "sup" and (ordinal := self._ordinal_at(match.start())):
                 self.start = self.position = ordinal.end()
                 self.run.append(Piece((ordinal[0],), ordinal[1]))
             elif not tag:
@@ -173,8 +173,10 @@ class _PageReader:
 
     def _ordinal_at(self, position: int) -> re.Match[str] | None:
         """The raised letters of 1st, which German does not have, after their digit."""
-        is_after_digit = bool(self.run) and self.run[-1].text[-1:].isdigit()
-        return ORDINAL.match(self.text, position) if is_after_digit else None
+        texts = (piece.text for piece in reversed(self.run) if piece.kind != TagKind.CLOSE)
+        is_after_digit = next(texts, "")[-1:].isdigit()
+        is_read = is_after_digit and "sup" not in self.verbatim
+        return ORDINAL.match(self.text, position) if is_read else None
 
     def _begin_element(self, match: re.Match[str], tag: str) -> None:
         """Take the tag that begins an element, or the whole element if it stays as it is."""

@@ -167,8 +167,7 @@ class _Stretch:
         """With those blanks beside voids that the source had."""
         last = -1  # the last text that is not empty
         strip = space = False
-        glued = False  # whether what comes next would touch a word or a void that one sees
-        follows_void = False
+        seen = " "  # the character before, or nothing for a void that one sees
         for index, piece in enumerate(pieces):
             if isinstance(piece, Tag):
                 if piece.kind != TagKind.EMPTY:
@@ -182,13 +181,13 @@ class _Stretch:
                         pieces[last] = before.rstrip(" ")
                 elif void.spaced and before:
                     space = True
-                    if not follows_void:
+                    if seen:
                         pieces[last] = before.rstrip(" ") + " "
-                        glued = False
-                if void.after_blank and glued:
+                        seen = " "
+                if void.after_blank and seen not in (" ", *_OPENING):
                     pieces[index - 1] = f"{pieces[index - 1]} "  # a text: one is before each tag
                 if not void.hidden:
-                    glued = follows_void = not (void.separates or void.ends)
+                    seen = " " if void.separates or void.ends else ""
             elif piece:
                 if strip:
                     piece = piece.lstrip(" ")
@@ -196,8 +195,7 @@ class _Stretch:
                     piece = " " + piece
                 pieces[index] = piece
                 if piece:
-                    last, strip, space = index, False, False
-                    glued, follows_void = not piece.endswith((" ", *_OPENING)), False
+                    last, strip, space, seen = index, False, False, piece[-1]
         return pieces
 
     def _tree(self, pieces: list[str | Tag]) -> list[Item]:
@@ -322,10 +320,11 @@ def _with_plain_ordinals(items: list[Item]) -> list[Item]:
         if isinstance(item, Span):
             item.items = _with_plain_ordinals(item.items)
         elif isinstance(item, Text) and isinstance(before, Text):
-            is_ordinal = item.raised and item.text.strip() in _ORDINAL_LETTERS
+            is_ordinal = item.raised and item.text.strip().lower() in _ORDINAL_LETTERS
             if is_ordinal and before.text[-1:].isdigit():
                 item.style, item.look = before.style, before.look
-        before = item
+        if not isinstance(item, Text) or item.text:
+            before = item
     return items
 
 

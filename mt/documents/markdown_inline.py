@@ -10,6 +10,7 @@ from mt.documents.document import TagKind
 from mt.documents.html import (
     CODE,
     INLINE,
+    ORDINAL,
     RAW,
     TOKEN,
     VERBATIM,
@@ -198,8 +199,11 @@ class Inline:
         name, end = (match["tag"] or "").lower(), match.end()
         if not name:
             return self._add_tag(at, end)
-        if name == "sup" and not match["end"] and (mark_end := note_mark_end(match)):
-            return self._add_tag(at, mark_end)
+        if name == "sup" and not match["end"]:
+            if (ordinal := ORDINAL.match(content, at)) and content[at - 1 : at].isdigit():
+                return self._add(at, ordinal.end(), ordinal[1])
+            if mark_end := note_mark_end(match):
+                return self._add_tag(at, mark_end)
         alone = name in VOID or match["attributes"].endswith("/")
         keep = is_kept(attributes_of(match["attributes"]))
         is_verbatim = name in VERBATIM or name in RAW or (keep and not alone)

@@ -41,7 +41,7 @@ _IN_STYLES += [
 _CONTAINERS = {"span", "a", "meta"}
 _MARKS = "bookmark|reference-mark|change|toc-mark|alphabetical-index-mark|user-index-mark"
 _RANGE = re.compile(rf"({_MARKS})-(start|end)\Z")
-_HIDDEN = re.compile(rf"({_MARKS})(-start|-end)?\Z|annotation|soft-page-break")
+_HIDDEN = re.compile(rf"({_MARKS})(-start|-end)?\Z|soft-page-break")
 _MAX_DEPTH = 20  # of elements within a paragraph; what is deeper is not translated
 
 _name = partial(local_name, namespaces=frozenset({_TEXT[1:-1]}))
@@ -63,6 +63,7 @@ class _Reader:
     looks: tuple[Hashable, ...] = ()
     weight: int = 0
     depth: int = 0
+    raised: bool = False  # a superscript
     raised_styles: frozenset[str] = frozenset()
 
     def inside(self, node: etree._Element) -> "_Reader | None":
@@ -74,12 +75,18 @@ class _Reader:
         look = self.looks_of_styles.get(style, style) if style else None
         looks = (*self.looks, look) if look else self.looks
         weight = self.weight + 20 + sum(map(len, node.attrib.values()))
-        spans = *self.spans, node
-        return replace(self, spans=spans, looks=looks, weight=weight, depth=self.depth + 1)
+        return replace(
+            self,
+            spans=(*self.spans, node),
+            looks=looks,
+            weight=weight,
+            depth=self.depth + 1,
+            raised=self.raised or style in self.raised_styles,
+        )
 
     def text(self, text: str | None, *, collapse: bool = True) -> Text:
         text = re.sub("[ \t\r\n]+", " ", text or "") if collapse else text or ""
-        return Text(text, self.spans, self.looks, self.weight)
+        return Text(text, self.spans, self.looks, self.weight, self.raised)
 
 
 def read_odt(data: bytes) -> OfficeDocument:
@@ -151,7 +158,7 @@ def _raised_styles(root: etree._Element) -> frozenset[str]:
         style.get(f"{_STYLE}name", "")
         for style in root.iter(f"{_STYLE}style")
         for properties in style
-        if re.match(r"super|[1-9]", properties.get(f"{_STYLE}text-position", ""))
+        if re.match(r"super|[1-9]", properties.get(f"{_STYLE}text-position") or "")
     )
 
 
@@ -169,11 +176,17 @@ def _items(parent: etree._Element, reader: _Reader) -> list[Item]:
         else:
             separates, ends = name == "line-break", name in ("tab", "s")
             atom = _Atom(node, reader.spans)
-            ordered = bool(_RANGE.match(name))
-            hidden = bool(_HIDDEN.match(name))
+            is_range = _is_comment(node) and node.get(f"{_OFFICE}name") is not None
+            ordered = is_range or bool(_RANGE.match(name))
+            hidden = _is_comment(node) or bool(_HIDDEN.match(name))
             items.append(Void([atom], separates, ends, ordered, reader.weight, hidden))
         items.append(reader.text(node.tail))
     return items
+
+
+def _is_comment(node: etree._Element) -> bool:
+    """Whether a comment begins here, or the text with a comment ends."""
+    return node.tag in (f"{_OFFICE}annotation", f"{_OFFICE}annotation-end")
 
 
 def _is_mark(span: etree._Element, reader: _Reader) -> bool:

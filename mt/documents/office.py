@@ -112,8 +112,8 @@ def package_parts(archive: Archive, program: str) -> list[tuple[str, str]]:
     types = _content_types(archive)
     mains = [part for part in types if part[1].endswith(".main+xml")]
     if len(mains) > 1 and (main := _main_part(archive)) in dict(mains):
-        others = {part for part in mains if part[0] != main}  # files within this one
-        types, mains = ([p for p in parts if p not in others] for parts in (types, mains))
+        types = [part for part in types if part[0] == main or part not in mains]
+        mains = [part for part in mains if part[0] == main]  # the others are files within this one
     if len(mains) != 1:
         raise DocumentError(f"is damaged: it has {len(mains)} main parts instead of one")
     actual = next((_PROGRAMS[word] for word in _PROGRAMS if f"{word}." in mains[0][1]), "unknown")
@@ -127,7 +127,7 @@ def _main_part(archive: Archive) -> str:
     if RELATIONSHIPS not in archive:
         return ""
     for node in parse(archive.read(RELATIONSHIPS), RELATIONSHIPS):
-        if node.get("Type", "").endswith("/officeDocument"):
+        if (node.get("Type") or "").endswith("/officeDocument"):
             return node.get("Target", "").lstrip("/")
     return ""
 

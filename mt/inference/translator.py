@@ -124,12 +124,7 @@ class Translator(TextModels):
         Raises ValueError on options that make no sense and for a language model, TypeError on
         unknown options and on lines that are not strings.
         """
-        if not isinstance(options, SearchOptions | None):
-            kind = type(options).__name__
-            raise TypeError(
-                f"options: must be SearchOptions, not {kind}; or give beam_size=4 alone"
-            )
-        options = replace(options or self.options, **settings)
+        options = _options(options, self.options, settings)
         if isinstance(sentences, str):
             raise TypeError("translate wants a list of lines; translate_text takes one text")
         lines = strings("sentences", sentences)
@@ -226,7 +221,7 @@ class Translator(TextModels):
             )
         check_int("max_tokens", max_tokens)
         default = SearchOptions() if settings else SearchOptions(samples=1)
-        options = replace(options or default, **settings)
+        options = _options(options, default, settings)
         plan = [[Input([], False, [], text)]]
         add_prefixes(plan, [text], self.tokenizer)
         ((source,),) = plan
@@ -261,7 +256,7 @@ class Translator(TextModels):
             raise ValueError("several models: inspect one at a time")
         from mt.inference.inspection import inspect  # only when asked for: it takes time
 
-        options = replace(options or self.options, **settings)
+        options = _options(options, self.options, settings)
         if not self.can_inspect:
             raise ValueError(
                 "only an encoder-decoder with post-LN can be inspected: see docs/rivals.md"
@@ -347,3 +342,13 @@ class Translator(TextModels):
     def by_risk(self, hypotheses: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
         """The ``n_best`` by expected chrF, best first."""
         return by_risk(hypotheses, self.texts([h.ids for h in hypotheses]), options)
+
+
+def _options(
+    options: SearchOptions | None, default: SearchOptions, settings: dict[str, Any]
+) -> SearchOptions:
+    """The given or the default options, with the settings that stand beside them."""
+    if not isinstance(options, SearchOptions | None):
+        kind = type(options).__name__
+        raise TypeError(f"options: must be SearchOptions, not {kind}; or give beam_size=4 alone")
+    return replace(options or default, **settings)

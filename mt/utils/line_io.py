@@ -8,7 +8,6 @@ import logging
 import os
 import queue
 import reprlib
-import shutil
 import stat
 import sys
 import threading
@@ -155,10 +154,10 @@ def check_folder(path: Path) -> None:
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
 
 
-def _copy_mode(path: Path, new: Path) -> None:
-    """Let a file that will replace ``path`` be as private as that."""
+def _copy_mode(path: Path, new: Path, more: int = 0) -> None:
+    """Let a file that will replace ``path`` be as private as that, but for the bits of ``more``."""
     with suppress(OSError):
-        shutil.copymode(path, new)
+        new.chmod(stat.S_IMODE(path.stat().st_mode) | more)
 
 
 class ResumableFile:
@@ -204,7 +203,7 @@ class ResumableFile:
                 if error.strerror is None:
                     raise
                 raise OSError(f"{self.path} cannot be written: {error.strerror}") from None
-            _copy_mode(self.path, self.partial)
+            _copy_mode(self.path, self.partial, stat.S_IWUSR)  # which --resume needs
             self.stream.truncate(self.num_bytes)
             self.stream.seek(self.num_bytes)
             self.lock = stack.pop_all()
@@ -327,12 +326,14 @@ class ResumableFile:
 
     def _complete(self) -> None:
         if self.content is None:
+            _copy_mode(self.path, self.partial)
             self.partial.replace(self.path)
             return
         whole = partial_path(self.partial)
         try:
-            whole.write_bytes(self.content)
-            _copy_mode(self.path, whole)
+            with whole.open("wb") as stream:
+                _copy_mode(self.path, whole)
+                stream.write(self.content)
             whole.replace(self.path)
         finally:
             whole.unlink(missing_ok=True)

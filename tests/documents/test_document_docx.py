@@ -1,6 +1,7 @@
 """Word documents: which texts and tags they give, and what the translated file is."""
 
 import io
+import time
 
 import docx
 import pytest
@@ -78,6 +79,7 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     # The mark of a note is no part of a word.
     (run("A bear") + run("2", RAISED) + run(" here"), ["A bear<0/> here"]),
     (run("The 2") + run("nd", RAISED) + run(" bear"), ["The 2nd bear"]),
+    (run("The 2") + run("ND", RAISED) + run(" bear"), ["The 2ND bear"]),
     (run("The bear") + run("nd", RAISED) + run(" x"), ["The bear<0>nd</0> x"]),
     (run("The ") + '<w:bookmarkStart w:id="0"/>' + run("end"), ["The <0/>end"]),
     # Elements around text.
@@ -173,6 +175,16 @@ def test_a_translation_has_its_runs(xml: str, translations: list[str], expected:
     assert body_of(output) == body_of(word(f"<w:p>{expected}</w:p>"))
 
 
+def test_a_run_of_many_lines_is_written_in_time() -> None:
+    """Libraries write a text with line breaks as one run."""
+    lines = "<w:t>A bear is here.</w:t><w:br/>" * 8000
+    document = read_docx(word(f"<w:p><w:r>{lines}</w:r></w:p>"))
+    start = time.process_time()
+    output = translated(document)
+    assert time.process_time() - start < 10  # s; 90 where each line looks through the run
+    assert body_of(output).count("A BEAR IS HERE.") == 8000
+
+
 def test_only_translated_paragraphs_change() -> None:
     first = f'<w:p><!-- x --><w:proofErr w:type="a"/>{run("One")}{run(" bear")}</w:p>'
     document = read_docx(word(first + f"<w:p>{run('Two')}</w:p>", footnotes=first))
@@ -251,7 +263,7 @@ def test_the_main_part_is_the_one_that_the_file_names() -> None:
     more = override + override.replace("document.xml", "afchunk.docx")
     types = parts["[Content_Types].xml"].decode().replace(override, more)
     related = f'<Relationship Type="{RELATED}/officeDocument" Target="/word/document.xml"/>'
-    related = f"<Relationships>{related}</Relationships>"
+    related = f"<Relationships><!-- of the file -->{related}</Relationships>"
     whole = {"[Content_Types].xml": types, "_rels/.rels": related, "word/afchunk.docx": b"PK"}
     assert all_marked(read_docx(archive(parts | whole))) == ["A bear"]
 

@@ -53,6 +53,7 @@ ENTRIES = [
         ("<select><optgroup label='a b'><option label=keep>c</select><track label=d>",
          "<select><optgroup label='A B'><option label=keep>C</select><track label=\"D\">"),
         ("on the 1<sup>st</sup> of", "ON THE 1ST OF"),
+        ("on the <b>1</b><sup class='o'>st </sup>of", "ON THE <b>1</b>ST OF"),
         ("the x<sup>st</sup> of", "THE X<sup>ST</sup> OF"),
         ("<!-->a<!--->b<!-- keep --!>c", "<!-->A<!--->B<!-- keep --!>C"),
         ("<textarea title='a'>keep <b></textarea>", "<textarea title='A'>keep <b></textarea>"),

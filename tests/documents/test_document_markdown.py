@@ -57,6 +57,7 @@ ENTRIES = [
         ("a <img translate=no alt='keep'> b", "A <img translate=no alt='keep'> B"),
         ("hard  \nbreak\\\nhere\nsoft", "HARD  \nBREAK\\\nHERE SOFT"),
         ("a bear<sup>1</sup> here", "A BEAR<sup>1</sup> HERE"),
+        ("the 1<sup>st</sup> x<sup>st</sup>", "THE 1ST X<sup>ST</sup>"),
         ("> a  \n> b\n> c\n", "> A  \n> B C\n"),
         ("> [!NOTE]\n> a\n> b\n", "> [!NOTE]\n> A B\n"),
         ("[!NOTE] a [!TIP]\n", "\\[!NOTE\\] A \\[!TIP\\]\n"),

@@ -29,12 +29,15 @@ STYLES = """
   <style:text-properties loext:rsid="001"/></style:style>
 <style:style style:name="T3" style:family="text">
   <style:text-properties fo:font-weight="bold" loext:rsid="002"/></style:style>
-<style:style style:name="T4" style:family="text">
+<style:style style:name="T4" style:family="text"><!-- raised -->
   <style:text-properties style:text-position="super 58%"/></style:style>"""
 NOTE = (
     "<text:note><text:note-citation>1</text:note-citation><text:note-body>"
     "<text:p>A note</text:p></text:note-body></text:note>"
 )
+
+COMMENT = '<office:annotation office:name="c"><text:p>Why?</text:p></office:annotation>'
+COMMENT_END = '<office:annotation-end office:name="c"/>'
 
 
 def span(words: str, style: int = 1) -> str:
@@ -66,7 +69,9 @@ PARAGRAPHS = [  # XML in a paragraph, its segments with their tags
     ("A bear" + NOTE + " here", ["A bear<0/> here", "A note"]),
     ("A bear." + NOTE, ["A bear.", "A note"]),
     ("A bear" + span("2", 4) + " here", ["A bear<0/> here"]),
-    ("The 2" + span("nd", 4) + " bear", ["The 2<0>nd</0> bear"]),
+    ("The 2" + span("nd", 4) + " bear", ["The 2nd bear"]),
+    ("The " + span("2") + span("ND ", 4) + "bear", ["The <0>2ND </0>bear"]),
+    ("The x" + span("nd", 4) + " bear", ["The x<0>nd</0> bear"]),
     ("Page <text:page-number>3</text:page-number> of it", ["Page <0/>of it"]),
     ('<text:bookmark-start text:name="a"/>Title<text:bookmark-end text:name="a"/>', ["Title"]),
     ("A<office:annotation><text:p>Why?</text:p></office:annotation> b", ["A<0/> b"]),
@@ -93,6 +98,9 @@ RENDERED = [  # XML in a paragraph, its translations, the XML that it becomes
     ("A<text:line-break/>b", ["Ein <0/> Satz <&"], "Ein<text:line-break/>Satz &lt;&amp;"),
     ("A " + link("bear"), ["<0>Bär</0> da"], link("Bär") + " da"),
     ("<text:s/>A", ["Ein  Bär"], '<text:s text:c="1"/>Ein<text:s text:c="2"/>Bär'),
+    ("See " + COMMENT + "a" + COMMENT_END + " bear", ["x<1/> <0/>y"],
+     "x" + COMMENT + " " + COMMENT_END + "y"),
+    ("See " + COMMENT_END + "it.", ["x<0/>."], "x" + COMMENT_END + "."),
     (span("A" + NOTE + " b"), ["x<0/> y", "z"],
      span("x") + span(NOTE.replace("A note", "z")) + span(" y")),
     ("Some " + span("big") + "<text:tab/>b", ["Some <0>big</0>", "x"],

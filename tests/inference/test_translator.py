@@ -501,6 +501,9 @@ def test_a_wrong_argument_is_named(
 ) -> None:
     with pytest.raises(TypeError, match=message):
         translator.translate(["A"], **arguments)
+    if "options" in arguments:
+        with pytest.raises(TypeError, match=message):
+            translator.inspect("A", **arguments)
 
 
 @pytest.mark.parametrize("path", [5, b"everyday"])

@@ -145,6 +145,7 @@ def test_help_has_every_setting_with_its_comment(
     printed = capsys.readouterr().out
     command = "prepare_data.py" if config else f"python -m {program}"
     assert printed.startswith(f"usage: {command} [NAME=VALUE ...]\n")
+    assert ("\nTrain a Transformer; with" in printed) is (program == "mt.train")
     assert "\ndata: wmt14 # wmt14, multi30k, files" in printed
     assert "    max_length: 256 # tokens; a longer side" in printed
     sections = re.split(

@@ -393,6 +393,17 @@ def test_files_that_cannot_be(tmp_path: Path, path: str, kind: type, message: st
     assert names(tmp_path) == ["folder"]
 
 
+def test_a_file_that_nobody_may_write_can_be_resumed(out: Path) -> None:
+    out.write_text("old\n")
+    out.chmod(0o444)
+    begin(out, LINES[:2])
+    with ResumableFile(out, {"model": "a"}, resume=True) as file:
+        assert file.partial.stat().st_mode & 0o777 == 0o644  # root may write any file
+        write(file, LINES)
+    assert out.read_text("utf-8") == "ONE\n\nZWEI\nGRÖSSE\n"
+    assert out.stat().st_mode & 0o777 == 0o444
+
+
 def test_a_private_file_stays_private(out: Path) -> None:
     out.write_text("old\n")
     out.chmod(0o600)
