@@ -105,10 +105,12 @@ class TranslationData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         sampler = self._train_sampler
         sampler.skip(self.batches_seen)
+        assert self.trainer is not None
         log.info(
             f"an epoch is {len(sampler):,} batches on each of {sampler.world_size} device(s), "
             f"{sampler.dropped_batches} left over, of {sampler.mean_tokens:,.0f} tokens a side on "
-            f"average and at most {self.max_tokens:,}"
+            f"average and at most {self.max_tokens:,}; a step takes "
+            f"{self.trainer.accumulate_grad_batches:,}"
         )
         if sampler.num_oversize:
             log.warning(

@@ -181,7 +181,7 @@ def _draw_loss(axes: Any, curves: Curves) -> None:
 def _draw_validation(axes: Any, curves: Curves) -> None:
     if {"val_bleu", "mean_bleu"} & curves.keys():
         _draw_validation_points(axes, curves, "bleu", "during training")
-        axes.legend(loc="lower right")
+        axes.legend(loc="best")
     else:
         axes.text(0.5, 0.5, "no validation in the logs", ha="center", transform=axes.transAxes)
     axes.set(title="Learning: validation", xlabel="step", ylabel="sacreBLEU (13a), validation set")

@@ -74,12 +74,13 @@ def draw_pieces(report: Report, path: Path) -> None:
             image = heat_map(axes, shown, rows if i == 0 else [], low=-1.0, high=high)
             axes.set_title(title)
             axes.set_xticks([0, width - 1], ["0", str(width - 1)])
+            axes.set_xlabel(f"the first {width} of {embedded.shape[1]} columns")
             outline(axes)
         colour_bar(figure, image, axes, "")
         axes = figure.add_subplot(grid[1, :])
         axes.axis("off")
         axes.set_title("Nearest pieces in the embedding matrix, by cosine")
-        for i, piece in enumerate(source["pieces"]):
+        for i, piece in enumerate(dict.fromkeys(source["pieces"])):
             y = 1 - (i + 0.5) / len(rows)
             axes.text(0.0, y, piece, va="center", fontweight="bold")
             for j, (other, cosine) in enumerate(embedding["neighbours"][piece][:NEAR]):

@@ -37,6 +37,7 @@ class Run(NamedTuple):
     curves: plots.Curves
     schedule: tuple[int, float] | None  # warmup_steps and lr_factor, where its config tells
     d_model: int
+    is_changed: bool  # whether the settings were others before
 
 
 def learning_rates(
@@ -53,7 +54,8 @@ def find_run(report: Report) -> Run | None:
     if not curves:
         return None
     folder = plots.run_folder(model)
-    return Run(folder, curves, _schedule(folder / "config.yaml"), report["model"]["d_model"])
+    schedule, is_changed = _schedule(folder / "config.yaml"), any(folder.glob("config-*.yaml"))
+    return Run(folder, curves, schedule, report["model"]["d_model"], is_changed)
 
 
 def _schedule(config: Path) -> tuple[int, float] | None:
@@ -70,14 +72,16 @@ def _schedule(config: Path) -> tuple[int, float] | None:
 
 
 def draw_runs(reports: Sequence[Report], path: Path) -> None:
-    """Draw the runs of the models; nothing where no model has logs."""
+    """Draw the runs of the models; where no model has logs, there is no such picture."""
     runs = {run.folder: run for report in reports if (run := find_run(report)) is not None}
     if not runs:
+        path.unlink(missing_ok=True)  # that of other models
         return
     with picture(path, 0.3 + 2.6 * len(runs)) as figure:
         grid = figure.subplots(len(runs), 3, squeeze=False)
         for row, run in zip(grid, runs.values(), strict=True):
             _draw_rate(row[0], run)
+            row[0].set_ylabel(_shortened(run.folder.name))
             _draw_curves(row[1], run.curves, ("train_loss", "train_nll", "val_nll"))
             row[1].set_title("loss, nats a token")
             _draw_curves(row[2], run.curves, ("val_bleu",))
@@ -92,7 +96,8 @@ def _draw_rate(axes: Any, run: Run) -> None:
     if run.schedule is not None:
         steps = np.unique(np.linspace(1, last, 400).astype(int)).tolist()
         rates = learning_rates(steps, run.d_model, *run.schedule)
-        axes.plot(steps, rates, color=ACCENT, label="equation 3")
+        label = "equation 3, last settings" if run.is_changed else "equation 3"
+        axes.plot(steps, rates, color=ACCENT, label=label)
     if logged := run.curves.get("learning_rate"):
         thinned = logged[:: max(1, len(logged) // 25)]
         places = [step + LOGGED_AHEAD for step, _ in thinned]
@@ -124,7 +129,10 @@ def _draw_curves(axes: Any, curves: plots.Curves, names: Sequence[str]) -> None:
 def name_of(report: Report) -> str:
     """The end of a model's path."""
     path = Path(report["model"]["name"])
-    name = path.stem if path.suffix == ".ckpt" else "/".join(path.parts[-2:])
+    return _shortened(path.stem if path.suffix == ".ckpt" else "/".join(path.parts[-2:]))
+
+
+def _shortened(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"…{name[1 - NAME_WIDTH :]}"
 
 

@@ -10,6 +10,7 @@ h heads; queries and keys have d_k numbers, values d_v = d_model / h. In attenti
 at S keys. Shorter sentences end in padding. A mask is True where a query may look at a key.
 """
 
+import inspect
 import math
 from typing import Any
 
@@ -44,7 +45,10 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(P_drop)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V]."""
+        """Source ids [B, S], target ids shifted right [B, T] -> logits [B, T, V].
+
+        Shifted right: after BOS, so that the logits of a position are for the next target id.
+        """
         return self.decode(tgt, self.encode(src), src)
 
     def encode(self, src: Tensor) -> Tensor:
@@ -257,7 +261,13 @@ def greedy_decode(model: Transformer, src: Tensor, max_length: int) -> Tensor:
 
 
 def from_fast(fast: Any) -> Transformer:
-    """A copy of a ``mt.model.transformer.Transformer``, in training mode if ``fast`` is."""
+    """A copy of a ``mt.model.transformer.Transformer``, in training mode if ``fast`` is.
+
+    ValueError for a variant that the paper does not have, such as pre-LN.
+    """
+    variants = fast.config.keys() - inspect.signature(Transformer).parameters
+    if variants:
+        raise ValueError(f"not the paper's Transformer: it has {', '.join(sorted(variants))}")
     model = Transformer(**fast.config)
     model.load_state_dict(unstack(fast.state_dict(), fast.config))
     return model.to(fast.embedding.weight).train(fast.training)

@@ -103,7 +103,7 @@ class TrainConfig:
 
     data: DataConfig
     tokenizer: TokenizerConfig
-    model: dict[str, Any]  # arguments of mt.model.transformer.Transformer
+    model: dict[str, Any]  # arguments of mt.model.decoder_only.make_model
     compile: bool  # model.compile
     training: dict[str, Any]  # arguments of mt.training.lightning_module.TranslationModule
     search: dict[str, Any]  # arguments of Translator.translate

@@ -56,7 +56,7 @@ class _PendingStep(NamedTuple):
 class TranslationModule(pl.LightningModule):
     """Trains as section 5 of the paper describes and validates by translating.
 
-    ``model`` holds the arguments of ``mt.model.transformer.Stacks`` except ``vocab_size``,
+    ``model`` holds the arguments of ``mt.model.decoder_only.make_model`` except ``vocab_size``,
     which the tokenizer has. ``search`` holds the options of ``Translator.translate`` for
     validation. ``started_from`` names the model that provides the initial weights, for the record.
 

@@ -42,7 +42,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, eps_ls: float, with_grad: bool
     ) -> tuple[Tensor, Tensor]:
-        n = len(states)
+        m = len(states)  # n and the padding
         device = states.device.type
         if torch.is_autocast_enabled(device):
             product_dtype = torch.get_autocast_dtype(device)
@@ -58,7 +58,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         nll = torch.zeros_like(loss)
         rows = _chunk_rows(weight)
         with torch.autocast(device, enabled=False):
-            for start in range(0, n, rows):
+            for start in range(0, m, rows):
                 x = X[start : start + rows]
                 logits = x @ W.T
                 grad, chunk_loss, chunk_nll = _losses(

@@ -85,7 +85,7 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     checkpoints = CheckpointCallback(
         folder / "checkpoints", config.validate_every, config.checkpoint_every, config.average
     )
-    _announce_mean(config)
+    _announce_few_steps(config, resume is not None)
     interruption = Interruption(folder)
     callbacks = [checkpoints, Progress(config.show_examples), interruption]
     trainer = make_trainer(config.trainer, folder, callbacks)
@@ -142,7 +142,9 @@ def make_trainer(
 ) -> pl.Trainer:
     """The trainer of the ``trainer`` section; ValueError for settings that Lightning refuses."""
     csv = CSVLogger(folder, name="logs")
-    tensorboard = TensorBoardLogger(folder, name="logs", version=f"version_{csv.version}")
+    tensorboard = TensorBoardLogger(
+        folder, name="logs", version=f"version_{csv.version}", default_hp_metric=False
+    )
     fixed: dict[str, Any] = {
         "max_epochs": -1,  # max_steps ends the training
         "logger": [csv, tensorboard],
@@ -269,11 +271,21 @@ def _check_architecture(config: TrainConfig) -> None:
         )
 
 
-def _announce_mean(config: TrainConfig) -> None:
-    """Say so when there will be fewer checkpoints than ``average`` asks for."""
+def _announce_few_steps(config: TrainConfig, is_resumed: bool) -> None:
+    """Say what a short run lacks: the full learning rate, a validation, checkpoints to average."""
+    steps, warmup_steps = config.trainer["max_steps"], config.training["warmup_steps"]
+    if steps < warmup_steps:
+        log.info(
+            f"the learning rate only rises: {steps:,} steps are fewer than "
+            f"training.warmup_steps={warmup_steps:,}"
+        )
+    if steps < config.validate_every:
+        log.info(
+            f"there will be no validation and no best.ckpt: {steps:,} steps are fewer than "
+            f"validate_every={config.validate_every:,}"
+        )
     every, _ = parse_interval(config.checkpoint_every)
-    if every is not None:
-        steps = config.trainer["max_steps"]
+    if every is not None and not is_resumed:  # which may have other checkpoints
         count = math.ceil(steps / every)  # the last one comes at the end
         if count < config.average:
             log.info(

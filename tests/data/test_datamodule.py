@@ -32,7 +32,8 @@ def data(bpe: Tokenizer, folder: Path, rank: int = 0, world_size: int = 1, **cha
         **changes,
     }
     module = TranslationData(PhrasebookReader(), bpe, PairFilter(), **options)
-    module.trainer = SimpleNamespace(global_rank=rank, world_size=world_size)  # type: ignore[assignment]
+    trainer = SimpleNamespace(global_rank=rank, world_size=world_size, accumulate_grad_batches=1)
+    module.trainer = trainer  # type: ignore[assignment]
     return module
 
 

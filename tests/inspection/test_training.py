@@ -96,6 +96,15 @@ def test_the_points_of_the_log_lie_on_the_curve(run: Path, report: dict[str, Any
         assert rates[step] == pytest.approx(rate)
 
 
+def test_a_schedule_that_was_changed_on_resuming_says_so(run: Path, report: dict[str, Any]) -> None:
+    (run / "config-00000050.yaml").write_text("training:\n  lr_factor: 1.0\n", "utf-8")
+    result = training.find_run(named(report, run / "model"))
+    assert result is not None
+    axes = Figure().subplots()
+    training._draw_rate(axes, result)
+    assert axes.lines[0].get_label() == "equation 3, last settings"
+
+
 def test_two_models_are_drawn_side_by_side_with_their_run(
     run: Path, report: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -103,6 +112,10 @@ def test_two_models_are_drawn_side_by_side_with_their_run(
     pictures.write_pictures([report, other], tmp_path / "pictures")
     names = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert names == {"attention.png", "next-piece.png", "training.png"}
+    elsewhere = named(report, run / "elsewhere" / "model")
+    pictures.write_pictures([elsewhere, elsewhere], tmp_path / "pictures")
+    names = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert names == {"attention.png", "next-piece.png"}  # they have no run
 
 
 @pytest.mark.parametrize(

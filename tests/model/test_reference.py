@@ -179,3 +179,8 @@ def test_greedy_decoding_chooses_the_most_probable_token_of_each_prefix() -> Non
         assert len(ids) == 9 or ids[-1] == EOS
         logits = plain(source[source != PAD][None], torch.tensor([[BOS, *ids[:-1]]]))[0]
         assert (logits[:, EOS:].argmax(dim=1) + EOS).tolist() == ids
+
+
+def test_a_variant_is_not_the_papers_model() -> None:
+    with pytest.raises(ValueError, match="it has norm"):
+        reference.from_fast(fast_model(norm="pre"))

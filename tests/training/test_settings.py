@@ -220,12 +220,14 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ),
         ({"trainer.max_steps": 31}, "the model will be the mean of 4, not of average=5: 31 steps"),
         ({"checkpoint_every": "10 min", "average": 99_999}, None),  # nobody knows yet
+        ({"training.warmup_steps": 101}, "the learning rate only rises: 100 steps are fewer than"),
+        ({"validate_every": 101}, "there will be no validation and no best.ckpt: 100 steps are"),
     ],
 )
-def test_fewer_checkpoints_than_asked_for_are_announced(
+def test_what_a_short_run_lacks_is_announced(
     changes: dict[str, Any], message: str | None, accept: Any, messages: list[str]
 ) -> None:
-    accept(**changes)
+    accept(**{"training.warmup_steps": 20, "validate_every": 20, **changes})
     assert len(messages) == (message is not None)
     assert all(text.startswith(message or "") for text in messages)
 
