@@ -76,7 +76,7 @@ def load_translator(args: argparse.Namespace) -> Translator:
         return Engine(args.model[0], args.device, args.precision, args.workers)
     except ImportError as error:
         hint = console.install_hint(args.engine)
-        raise ValueError(f"--engine {args.engine} ({error}): {hint}") from None
+        raise ValueError(f"--engine {args.engine} needs a package ({error}): {hint}") from None
 
 
 def term_rules(args: argparse.Namespace, languages: tuple[str, str]) -> TermRules:

@@ -252,7 +252,7 @@ def test_a_resumed_score_pairs_the_right_lines(
     assert run("--input", "bad", *flags).code == 2
     monkeypatch.setattr(line_io, "BLOCK", 6)  # what is kept ends within a block
     write_lines(tmp_path / "scored", [*GERMAN[:5], "der Bär"])
-    assert_refused(run("--input", "in", *flags, "--resume"), "begun with score=")
+    assert_refused(run("--input", "in", *flags, "--resume"), "begun with another score")
     write_lines(tmp_path / "scored", GERMAN)
     assert run("--input", "in", *flags, "--resume") == Done(0, "", "")
     assert (tmp_path / "out").read_text() == expected

@@ -8,7 +8,7 @@ import argparse
 import importlib
 import json
 import os
-import shutil
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +26,11 @@ with console.exit_at_interrupt():
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
 
+LOADED_WITH = {  # how an export is used, and the name of its library on the Hugging Face hub
+    "ctranslate2": ("`python -m mt.translate --engine ctranslate2 --model FOLDER`", "ctranslate2"),
+    "huggingface": ("`transformers.MarianMTModel.from_pretrained(FOLDER)`", "transformers"),
+    "onnx": ("`mt.export.onnx.Engine(FOLDER)`", "onnx"),
+}
 FORMATS = {  # name -> the packages that it needs
     "ctranslate2": ("ctranslate2",),
     "huggingface": ("transformers",),
@@ -93,6 +98,15 @@ def engine_of(name: str) -> Any:
     return importlib.import_module(f"mt.export.{name}")
 
 
+def card_of_export(card: str, name: str) -> str:
+    """The card of a model for its export: how it is loaded, and no links to files beside it."""
+    usage, library = LOADED_WITH[name]
+    note = f"This folder is an export, which {usage} loads. The rest is the card of its model."
+    card = re.sub(r"(?m)^library_name: mt$", f"library_name: {library}", card, count=1)
+    card = re.sub(r"\[([^\]]*)\]\((?![a-z]+:|#)[^)\s]*\)", r"\1", card)
+    return re.sub(r"(?m)^# .*\n", rf"\g<0>\n{note}\n", card, count=1)
+
+
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Write the export and compare it; what parity.json holds.
 
@@ -120,7 +134,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 raise
             raise ValueError(f"{args.to}: {' '.join(str(error).split())[:300]}") from None
         if (path / "README.md").is_file():  # names the source of the weights and their licence
-            shutil.copy(path / "README.md", folder / "README.md")
+            card = (path / "README.md").read_text("utf-8")
+            (folder / "README.md").write_text(card_of_export(card, args.to), "utf-8")
         packages = map(importlib.import_module, FORMATS[args.to])
         report = {
             "format": args.to,

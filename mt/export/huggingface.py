@@ -4,6 +4,7 @@ Needs transformers, the optional extra ``huggingface``.
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     model.to(PRECISIONS[precision]).save_pretrained(folder)
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(loaded.tokenizer.proto)
+    for weights_file in folder.glob("*.safetensors"):  # which only the owner could read
+        shutil.copymode(folder / "source.spm", weights_file)
     pieces = common.all_pieces(loaded.tokenizer)
     source, target = loaded.config.get("languages") or ["en", "de"]
     tokenizer_config = {

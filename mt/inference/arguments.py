@@ -80,7 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--attention", action="store_true", help="with --json: print attention over the source")
     add = parser.add_argument_group("terms").add_argument
     add("--glossary", metavar="FILE", help="words that must become others: a tab-separated file, a "
-        ".csv of DeepL, or .tbx")  # fmt: skip
+        ".csv of DeepL or of a spreadsheet, or .tbx")  # fmt: skip
     add("--keep", action=argparse.BooleanOptionalAction, help="keep addresses, file names, "
         "placeholders, codes and numbers as they are (default: in documents, and in arguments and "
         "typed lines without --output; never with --engine ctranslate2)")  # fmt: skip

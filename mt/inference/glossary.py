@@ -96,6 +96,14 @@ class Glossary:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def without(self, forbidden: re.Pattern[str]) -> "Glossary":
+        """With those translations alone in which the pattern finds nothing."""
+        entries = {
+            source: [target for target in entry.targets if not forbidden.search(target)]
+            for source, entry in self.entries.items()
+        }
+        return Glossary(entries, self.inflect)
+
     @classmethod
     def load(cls, path: str | Path, languages: tuple[str, str], inflect: bool = True) -> "Glossary":
         """Read a file by its ending: .tbx, .csv, or tab-separated values.
@@ -204,10 +212,19 @@ def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
     rows = [(n, line.split("\t")) for n, line in lines if line.strip() and not _is_comment(line)]
     if rows and _is_header(rows[0][1], source, target):
         rows.pop(0)
-    for number, (term, *targets) in rows:
+    for number, row in rows:
+        term, *targets = _without_blank_end(row)
         if not term.strip() or len(targets) != 1 or not _split_targets(targets[0]):
-            raise ValueError(f"line {number}: must be a term, a tab and its translation")
+            count = f"has {len(row)} cells, but " if len(targets) > 1 else ""
+            raise ValueError(f"line {number}: {count}must be a term, a tab and its translation")
         yield term, _split_targets(targets[0])
+
+
+def _without_blank_end(row: list[str]) -> list[str]:
+    """Without the blank cells after the second one, which spreadsheets write."""
+    while len(row) > 2 and not row[-1].strip():
+        row = row[:-1]
+    return row
 
 
 def _is_comment(line: str) -> bool:
@@ -222,22 +239,48 @@ def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
         rows.pop(0)
     for number, row in rows:
         if len(row) not in (2, 4) or not all(map(str.strip, row)):
-            raise ValueError(f"row {number}: must be a term, a comma and its translation")
+            count = f"has {len(row)} cells, but " if len(row) not in (1, 2, 4) else ""
+            raise ValueError(f"row {number}: {count}must be a term, a comma and its translation")
         languages = [name.strip().lower() for name in row[2:]] or [source, target]
         if [name.split("-")[0] for name in languages] == [source, target]:
             yield row[0], _split_targets(row[1])
 
 
 def _rows_of_csv(text: str) -> list[tuple[int, list[str]]]:
-    """The rows that are not blank, with their numbers; a spreadsheet may write semicolons."""
-    first = next((line for line in text.splitlines() if line.strip(",; \t")), "")
-    cells = {delimiter: next(csv.reader([first], delimiter=delimiter), []) for delimiter in ",;"}
-    delimiter = max(cells, key=lambda d: len(cells[d]) in (2, 4))
+    """The rows that are not blank, with their numbers; a spreadsheet may write semicolons.
+
+    With the right delimiter all rows have two or four cells; else most of them tell which it is.
+    """
+    by_commas, by_semicolons = (_split_rows(text, delimiter) for delimiter in ",;")
+    if isinstance(by_semicolons, csv.Error) or _share_of_terms(by_semicolons) == 0:
+        rows = by_commas
+    elif isinstance(by_commas, csv.Error):
+        rows = by_semicolons
+    else:
+        shares = _share_of_terms(by_commas), _share_of_terms(by_semicolons)
+        if shares == (1, 1):
+            raise ValueError(
+                "commas and semicolons both make two columns: put cells with such signs into "
+                "quotation marks"
+            )
+        rows = max(by_commas, by_semicolons, key=_share_of_terms)
+    if isinstance(rows, csv.Error):
+        raise ValueError(f"not comma-separated values: {rows}")
+    return rows
+
+
+def _split_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]] | csv.Error:
     try:
         rows = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
     except csv.Error as error:
-        raise ValueError(f"not comma-separated values: {error}") from None
-    return [(number, row) for number, row in enumerate(rows, 1) if any(map(str.strip, row))]
+        return error
+    numbered = enumerate(map(_without_blank_end, rows), 1)
+    return [(number, row) for number, row in numbered if any(map(str.strip, row))]
+
+
+def _share_of_terms(rows: list[tuple[int, list[str]]]) -> float:
+    """The share of rows that may be a term with its translation and their languages."""
+    return sum(len(row) in (2, 4) for _, row in rows) / max(1, len(rows))
 
 
 def _read_tbx(content: bytes, source: str, target: str) -> Iterator[tuple[str, list[str]]]:

@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from mt.data.special_ids import UNK
@@ -81,6 +81,9 @@ class TermRules:
     forbidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.glossary, Glossary | None):
+            kind = type(self.glossary).__name__
+            raise TypeError(f"glossary: must be a Glossary, not {kind}: see Glossary.load")
         if self.decimal not in DECIMALS:
             raise ValueError(f"decimal={self.decimal!r}: must be one of {', '.join(DECIMALS)}")
         check_phrases(self.forbidden)
@@ -89,6 +92,12 @@ class TermRules:
                 if all(map(pattern.search, entry.targets)):
                     message = "its translation is forbidden: leave out one of the two"
                     raise ValueError(f"{printable(source, 50)}: {message}")
+
+    @cached_property
+    def _allowed(self) -> Glossary | None:
+        """The glossary without the translations that are forbidden."""
+        pattern = forbidden_pattern(self.forbidden)
+        return self.glossary.without(pattern) if self.glossary and pattern else self.glossary
 
     def __bool__(self) -> bool:
         return bool(self.glossary or self.keep or self.forbidden)
@@ -108,7 +117,7 @@ class TermRules:
         kept = find_kept(text, self.decimal) if self.keep else []
         if kept and (pattern := forbidden_pattern(self.forbidden)):
             kept = [item for item in kept if not all(map(pattern.search, item.forms))]
-        matches = self.glossary.find(text) if self.glossary else []
+        matches = self._allowed.find(text) if self._allowed else []
         free = [match for match in matches if not any(_cuts(match, item) for item in kept)]
         kept = [k for k in kept if not any(m.start <= k.start and k.end <= m.end for m in free)]
         taken = [(item.start, item.end) for item in kept]

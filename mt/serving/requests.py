@@ -206,7 +206,7 @@ async def read_multipart(request: Request, most_files: int) -> list[tuple[str, s
     try:
         return (await parser.parse()).multi_items()
     except MultiPartException as error:
-        raise bad_request(f"the body is no form: {error.message}"[:300]) from None
+        raise bad_request(f"the form cannot be read: {error.message}"[:300]) from None
 
 
 async def _slices(body: bytes) -> AsyncGenerator[bytes, None]:

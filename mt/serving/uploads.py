@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
@@ -58,8 +59,12 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
     if kind.partition(";")[0].strip().lower() != MULTIPART:
         message = f"send the request with Content-Type: {MULTIPART}"
         raise RequestError(415, "unsupported_media_type", message)
-    items = await read_multipart(request, 1)
+    items = await read_multipart(request, 2)
     files = {key: item for key, item in items if isinstance(item, UploadFile)}
+    if "file" in files and (other := [key for key in files if key != "file"]):
+        raise bad_request(f"{printable(other[0], 50)}: must be text, not a file")
+    if sum(isinstance(item, UploadFile) for _, item in items) > 1:
+        raise bad_request("file: send one file a request")
     if any(key == "file" and isinstance(item, str) for key, item in items):
         raise bad_request("file: must be a file of the form, with its name")
     fields = read_fields([(key, item) for key, item in items if isinstance(item, str)], model)
@@ -74,8 +79,10 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
 
 def attachment(name: str, data: bytes, remarks: Sequence[str] = ()) -> Response:
     """The answer that is a file to be saved; a header has the ``remarks`` on it."""
-    quoted = quote(name)
-    saved = f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
+    plain = re.sub(r"[^ !#$&-\[\]-~]", "_", name)  # for programs that know no other form
+    saved = f'filename="{plain}"'
+    if plain != name:
+        saved += f"; filename*=utf-8''{quote(name)}"
     headers = {
         # In the headers, since Response would add a charset of its own.
         "Content-Type": MEDIA_TYPES[extension_of(name)] + _charset(name, data),

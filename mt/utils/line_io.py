@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import queue
+import re
 import reprlib
 import stat
 import sys
@@ -28,6 +29,7 @@ BLOCK = 2048  # most lines translated together
 BLOCK_BYTES = 2**20  # a block ends with the line that reaches this
 LONG_LINE = 2**14  # bytes of a line that waits to be read alone, not in a queue of them
 MAX_LINE = 2**24  # most bytes of a line; a device gives one without an end
+HASH = re.compile("[0-9a-f]{16,64}")
 
 
 def without_mark(line: bytes) -> bytes:
@@ -154,6 +156,15 @@ def check_folder(path: Path) -> None:
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
 
 
+def _other(name: str, old: Any, new: Any) -> str:
+    """How an earlier run was begun; hashes of files say nothing to people."""
+    if not any(isinstance(value, str) and HASH.fullmatch(value) for value in (old, new)):
+        return f"with {name}={reprlib.repr(old)}, not {new!r}"
+    if old is None:
+        return f"without a {name}"
+    return f"with a {name}" if new is None else f"with another {name}, or before it changed"
+
+
 def _copy_mode(path: Path, new: Path, more: int = 0) -> None:
     """Let a file that will replace ``path`` be as private as that, but for the bits of ``more``."""
     with suppress(OSError):
@@ -240,8 +251,8 @@ class ResumableFile:
         for name, new in self.identity.items():
             if (old := kept_identity.get(name)) != new:
                 raise ValueError(
-                    f"{self.path}: begun with {name}={reprlib.repr(old)}, not {new!r}: give the "
-                    "same again, or begin anew with --restart"
+                    f"{self.path}: begun {_other(name, old, new)}: give the same again, or begin "
+                    "anew with --restart"
                 )
         num_lines = self._hash_kept()
         # The records of version 0.1 have no hash of what was written.

@@ -117,7 +117,11 @@ def test_an_export_is_written_and_proved(
     assert report["different outputs"] > 10
     assert f"out: {form}, {precision}" in done.out
     assert f"{equal} of {number}" in done.out
-    assert Path("out/README.md").read_text() == (model / "README.md").read_text()
+    card = Path("out/README.md").read_text("utf-8")
+    assert "This folder is an export, which " in card
+    assert (model / "README.md").read_text("utf-8").splitlines()[-1] in card
+    modes = {path.stat().st_mode & 0o777 for path in Path("out").rglob("*") if path.is_file()}
+    assert len(modes) == 1  # whoever reads one file reads them all
     assert [path.name for path in Path().iterdir()] == ["out"]
     assert run("--to", form, model, "out").err.endswith("exists already: name another folder\n")
 
@@ -717,3 +721,13 @@ def test_from_a_program(exported: Path, translator: Translator) -> None:
     ):
         with pytest.raises(ValueError, match="CTranslate2"):
             call()
+
+
+def test_the_card_of_an_export_says_how_it_is_loaded() -> None:
+    card = (
+        "---\nlibrary_name: mt\n---\n\n# A model\n\n[`a.json`](../a.json), [paper](https://x.y)\n"
+    )
+    changed = __main__.card_of_export(card, "huggingface")
+    assert changed.startswith("---\nlibrary_name: transformers\n---\n\n# A model\n\nThis folder")
+    assert "MarianMTModel.from_pretrained(FOLDER)`" in changed
+    assert changed.endswith("\n\n`a.json`, [paper](https://x.y)\n")

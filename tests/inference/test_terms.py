@@ -271,9 +271,19 @@ def test_kinds_are_those_of_the_spans() -> None:
         Terms((("12",),), spans=((0, 2),), kinds=("number", "date"))
 
 
-def test_what_is_forbidden_is_neither_kept_nor_a_prefix(everyday: Translator) -> None:
+def test_a_wrong_kind_of_glossary_is_named() -> None:
+    with pytest.raises(TypeError, match=r"must be a Glossary, not str: see Glossary\.load"):
+        TermRules("terms.tsv")  # type: ignore[arg-type]
+
+
+def test_what_is_forbidden_is_neither_kept_nor_a_prefix_nor_a_term(everyday: Translator) -> None:
     rules = TermRules(keep=True, forbidden=("info@example.com", "Ich"))
     assert rules.of("Write to info@example.com or a@b.de.").required == (("a@b.de",),)
+    rules = TermRules(Glossary({"house": ["Gebäude", "Bau"]}), forbidden=("Gebäude",))
+    (forms,) = rules.of("I see the house.").required
+    assert "Bau" in forms
+    assert not any("Gebäude" in form for form in forms)  # no *Gebäudes* either
+    rules = TermRules(keep=True, forbidden=("info@example.com", "Ich"))
     with pytest.raises(ValueError, match="'Ich' is a prefix and has a forbidden phrase"):
         everyday.translate(["I see the house."], prefixes=["Ich"], terms=rules)
 

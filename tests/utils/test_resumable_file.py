@@ -151,6 +151,22 @@ def test_another_input_is_refused(out: Path, lines: list[str], message: str) -> 
     assert (out.parent / LEFT[0]).read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0123" * 8, "ab" * 16, "begun with another glossary, or before it changed: give the"),
+        (None, "ab" * 16, "begun without a glossary: give the"),
+        ("ab" * 16, None, "begun with a glossary: give the"),
+    ],
+)
+def test_hashes_of_files_are_not_shown(
+    out: Path, old: str | None, new: str | None, message: str
+) -> None:
+    begin(out, identity={"glossary": old})
+    with pytest.raises(ValueError, match=message):
+        ResumableFile(out, {"glossary": new}, resume=True)
+
+
 @pytest.mark.parametrize("new", [{"model": "b", "beam_size": 4}, {"model": "a", "beam_size": 1}])
 def test_other_settings_are_refused(out: Path, new: dict) -> None:
     begin(out, identity={"model": "a", "beam_size": 4})
