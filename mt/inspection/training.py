@@ -43,7 +43,10 @@ class Run(NamedTuple):
 def learning_rates(
     steps: Sequence[int], d_model: int, warmup_steps: int, lr_factor: float = 1.0
 ) -> list[float]:
-    """The learning rate at each step, counted from 1 (5.3, equation 3)."""
+    """The learning rate at each step, counted from 1 (5.3, equation 3).
+
+    A test compares it with that of ``mt.training``, which would load Lightning here.
+    """
     return [lr_factor * d_model**-0.5 * min(s**-0.5, s * warmup_steps**-1.5) for s in steps]
 
 

@@ -41,7 +41,10 @@ class LayerShape(NamedTuple):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each inside Add & Norm (3.1)."""
+    """Self-attention and feed-forward, each inside Add & Norm (3.1).
+
+    A decoder-only model consists of these layers too, with ``causal`` self-attention.
+    """
 
     def __init__(self, shape: LayerShape) -> None:
         super().__init__()
@@ -75,7 +78,8 @@ class DecoderLayer(nn.Module):
 class AddNorm(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))): normalised after the residual, post-LN (3.1, 5.4).
 
-    Pre-LN is x + Dropout(Sublayer(LayerNorm(x))).
+    Pre-LN is x + Dropout(Sublayer(LayerNorm(x))). The sublayer is given as a function, since the
+    norm stands before or after it.
     """
 
     def __init__(self, shape: LayerShape) -> None:

@@ -277,7 +277,8 @@ class TranslationModule(pl.LightningModule):
 
     def _optimizer(self, steps_done: int = 0) -> tuple[torch.optim.Adam, LambdaLR]:
         """Adam with the learning rate of step ``steps_done`` + 1, and the rates of all steps."""
-        # Lightning cannot clip gradients for a fused optimizer under AMP.
+        # LambdaLR multiplies lr, so that this is 1. Lightning cannot clip gradients for a fused
+        # optimizer under AMP.
         fused = not self.trainer.gradient_clip_val
         group = {"params": list(self.parameters()), "initial_lr": 1.0}
         optimizer = torch.optim.Adam([group], lr=1.0, betas=self.betas, eps=self.eps, fused=fused)
