@@ -110,7 +110,7 @@ class TranslationData(pl.LightningDataModule):
             f"an epoch is {len(sampler):,} batches on each of {sampler.world_size} device(s), "
             f"{sampler.dropped_batches} left over, of {sampler.mean_tokens:,.0f} tokens a side on "
             f"average and at most {self.max_tokens:,}; a step takes "
-            f"{self.trainer.accumulate_grad_batches:,}"
+            f"{self.trainer.accumulate_grad_batches:,} of them on each"
         )
         if sampler.num_oversize:
             log.warning(

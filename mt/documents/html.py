@@ -155,7 +155,7 @@ class _PageReader:
             self.run.extend(html_text(self.text[self.start : match.start()]))
             self.start = self.position
             tag = (match["tag"] or "").lower()
-            if tag == "sup" and (ordinal := self._ordinal_at(match.start())):
+            if tag == "sup" and (ordinal := self._ordinal_at(match)):
                 self.start = self.position = ordinal.end()
                 self.run.append(Piece((ordinal[0],), ordinal[1]))
             elif not tag:
@@ -171,12 +171,12 @@ class _PageReader:
         self._cut()
         return self.parts
 
-    def _ordinal_at(self, position: int) -> re.Match[str] | None:
+    def _ordinal_at(self, tag: re.Match[str]) -> re.Match[str] | None:
         """The raised letters of 1st, which German does not have, after their digit."""
         texts = (piece.text for piece in reversed(self.run) if piece.kind != TagKind.CLOSE)
-        is_after_digit = next(texts, "")[-1:].isdigit()
-        is_read = is_after_digit and "sup" not in self.verbatim
-        return ORDINAL.match(self.text, position) if is_read else None
+        if not next(texts, "")[-1:].isdigit() or "sup" in self.verbatim:
+            return None
+        return ordinal_at(tag)
 
     def _begin_element(self, match: re.Match[str], tag: str) -> None:
         """Take the tag that begins an element, or the whole element if it stays as it is."""
@@ -296,6 +296,15 @@ def is_kept(attributes: dict[str, str]) -> bool:
         return False
     translate = _value(attributes.get("translate", "")).strip().lower()
     return translate == "no" or "notranslate" in _value(attributes.get("class", "")).split()
+
+
+def ordinal_at(tag: re.Match[str]) -> re.Match[str] | None:
+    """The element of a tag, a match of TOKEN, if it has the raised letters of 1st."""
+    return (
+        None
+        if is_kept(attributes_of(tag["attributes"]))
+        else ORDINAL.match(tag.string, tag.start())
+    )
 
 
 def _language(attributes: dict[str, str]) -> str:

@@ -167,7 +167,7 @@ class _Stretch:
         """With those blanks beside voids that the source had."""
         last = -1  # the last text that is not empty
         strip = space = False
-        seen = " "  # the character before, or nothing for a void that one sees
+        seen = " "  # the last character; a blank where a line begins, "" for a void that one sees
         for index, piece in enumerate(pieces):
             if isinstance(piece, Tag):
                 if piece.kind != TagKind.EMPTY:

@@ -10,7 +10,6 @@ from mt.documents.document import TagKind
 from mt.documents.html import (
     CODE,
     INLINE,
-    ORDINAL,
     RAW,
     TOKEN,
     VERBATIM,
@@ -19,6 +18,7 @@ from mt.documents.html import (
     has_text,
     is_kept,
     note_mark_end,
+    ordinal_at,
     start_tag,
     unescape,
     verbatim_end,
@@ -200,7 +200,7 @@ class Inline:
         if not name:
             return self._add_tag(at, end)
         if name == "sup" and not match["end"]:
-            if (ordinal := ORDINAL.match(content, at)) and content[at - 1 : at].isdigit():
+            if content[at - 1 : at].isdigit() and (ordinal := ordinal_at(match)):
                 return self._add(at, ordinal.end(), ordinal[1])
             if mark_end := note_mark_end(match):
                 return self._add_tag(at, mark_end)

@@ -26,11 +26,13 @@ with console.exit_at_interrupt():
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
 
-LOADED_WITH = {  # how an export is used, and the name of its library on the Hugging Face hub
-    "ctranslate2": ("`python -m mt.translate --engine ctranslate2 --model FOLDER`", "ctranslate2"),
-    "huggingface": ("`transformers.MarianMTModel.from_pretrained(FOLDER)`", "transformers"),
-    "onnx": ("`mt.export.onnx.Engine(FOLDER)`", "onnx"),
+LOADED_WITH = {  # for the card
+    "ctranslate2": "python -m mt.translate --engine ctranslate2 --model FOLDER",
+    "huggingface": "transformers.MarianMTModel.from_pretrained(FOLDER)",
+    "onnx": "mt.export.onnx.Engine(FOLDER)",
 }
+FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
+LOCAL_LINK = re.compile(r"!?\[([^\]]*)\]\((?![a-z]+:|#)[^)]*\)")
 FORMATS = {  # name -> the packages that it needs
     "ctranslate2": ("ctranslate2",),
     "huggingface": ("transformers",),
@@ -100,11 +102,12 @@ def engine_of(name: str) -> Any:
 
 def card_of_export(card: str, name: str) -> str:
     """The card of a model for its export: how it is loaded, and no links to files beside it."""
-    usage, library = LOADED_WITH[name]
-    note = f"This folder is an export, which {usage} loads. The rest is the card of its model."
-    card = re.sub(r"(?m)^library_name: mt$", f"library_name: {library}", card, count=1)
-    card = re.sub(r"\[([^\]]*)\]\((?![a-z]+:|#)[^)\s]*\)", r"\1", card)
-    return re.sub(r"(?m)^# .*\n", rf"\g<0>\n{note}\n", card, count=1)
+    match = FRONT_MATTER.match(card)
+    end = match.end() if match else 0
+    library = FORMATS[name][0]  # as the Hugging Face hub calls it
+    front = card[:end].replace("\nlibrary_name: mt\n", f"\nlibrary_name: {library}\n")
+    note = f"This folder is an export: `{LOADED_WITH[name]}`. What follows is its model's card.\n\n"
+    return front + "\n" * bool(front) + note + LOCAL_LINK.sub(r"\1", card[end:]).lstrip("\n")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -134,7 +137,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 raise
             raise ValueError(f"{args.to}: {' '.join(str(error).split())[:300]}") from None
         if (path / "README.md").is_file():  # names the source of the weights and their licence
-            card = (path / "README.md").read_text("utf-8")
+            card = (path / "README.md").read_text("utf-8", errors="replace")
             (folder / "README.md").write_text(card_of_export(card, args.to), "utf-8")
         packages = map(importlib.import_module, FORMATS[args.to])
         report = {

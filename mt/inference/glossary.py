@@ -222,9 +222,10 @@ def _read_tsv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 
 def _without_blank_end(row: list[str]) -> list[str]:
     """Without the blank cells after the second one, which spreadsheets write."""
-    while len(row) > 2 and not row[-1].strip():
-        row = row[:-1]
-    return row
+    end = len(row)
+    while end > 2 and not row[end - 1].strip():
+        end -= 1
+    return row[:end]
 
 
 def _is_comment(line: str) -> bool:
@@ -240,7 +241,9 @@ def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
     for number, row in rows:
         if len(row) not in (2, 4) or not all(map(str.strip, row)):
             count = f"has {len(row)} cells, but " if len(row) not in (1, 2, 4) else ""
-            raise ValueError(f"row {number}: {count}must be a term, a comma and its translation")
+            raise ValueError(
+                f"row {number}: {count}must be a term, a comma or semicolon, and its translation"
+            )
         languages = [name.strip().lower() for name in row[2:]] or [source, target]
         if [name.split("-")[0] for name in languages] == [source, target]:
             yield row[0], _split_targets(row[1])
@@ -249,21 +252,17 @@ def _read_csv(text: str, source: str, target: str) -> Iterator[tuple[str, list[s
 def _rows_of_csv(text: str) -> list[tuple[int, list[str]]]:
     """The rows that are not blank, with their numbers; a spreadsheet may write semicolons.
 
-    With the right delimiter all rows have two or four cells; else most of them tell which it is.
+    More rows have two or four cells with the right delimiter than with the other one.
     """
-    by_commas, by_semicolons = (_split_rows(text, delimiter) for delimiter in ",;")
-    if isinstance(by_semicolons, csv.Error) or _share_of_terms(by_semicolons) == 0:
-        rows = by_commas
-    elif isinstance(by_commas, csv.Error):
-        rows = by_semicolons
-    else:
-        shares = _share_of_terms(by_commas), _share_of_terms(by_semicolons)
-        if shares == (1, 1):
-            raise ValueError(
-                "commas and semicolons both make two columns: put cells with such signs into "
-                "quotation marks"
-            )
-        rows = max(by_commas, by_semicolons, key=_share_of_terms)
+    rows, others = (_split_rows(text, delimiter) for delimiter in ",;")
+    shares = _share_of_terms(rows), _share_of_terms(others)
+    if shares == (1, 1):
+        raise ValueError(
+            "commas and semicolons both make two columns: put cells with such signs into "
+            "quotation marks"
+        )
+    if shares[1] > shares[0] or (shares == (0, 0) and text.count(";") > text.count(",")):
+        rows = others
     if isinstance(rows, csv.Error):
         raise ValueError(f"not comma-separated values: {rows}")
     return rows
@@ -278,8 +277,10 @@ def _split_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]] | csv.
     return [(number, row) for number, row in numbered if any(map(str.strip, row))]
 
 
-def _share_of_terms(rows: list[tuple[int, list[str]]]) -> float:
+def _share_of_terms(rows: list[tuple[int, list[str]]] | csv.Error) -> float:
     """The share of rows that may be a term with its translation and their languages."""
+    if isinstance(rows, csv.Error):
+        return 0
     return sum(len(row) in (2, 4) for _, row in rows) / max(1, len(rows))
 
 

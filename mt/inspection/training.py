@@ -1,5 +1,6 @@
 """Training seen: models side by side, the learning rate and the losses of their runs."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from mt.inspection.drawing import (
 )
 from mt.utils.json_io import read_regular
 
+log = logging.getLogger(__name__)
+
 Report = dict[str, Any]
 
 MOST_CONFIG_BYTES = 2**20
@@ -37,7 +40,7 @@ class Run(NamedTuple):
     curves: plots.Curves
     schedule: tuple[int, float] | None  # warmup_steps and lr_factor, where its config tells
     d_model: int
-    is_changed: bool  # whether the settings were others before
+    is_changed: bool  # whether it had another schedule before
 
 
 def learning_rates(
@@ -57,7 +60,8 @@ def find_run(report: Report) -> Run | None:
     if not curves:
         return None
     folder = plots.run_folder(model)
-    schedule, is_changed = _schedule(folder / "config.yaml"), any(folder.glob("config-*.yaml"))
+    schedule = _schedule(folder / "config.yaml")
+    is_changed = any(_schedule(earlier) != schedule for earlier in folder.glob("config-*.yaml"))
     return Run(folder, curves, schedule, report["model"]["d_model"], is_changed)
 
 
@@ -75,10 +79,11 @@ def _schedule(config: Path) -> tuple[int, float] | None:
 
 
 def draw_runs(reports: Sequence[Report], path: Path) -> None:
-    """Draw the runs of the models; where no model has logs, there is no such picture."""
+    """Draw the runs of the models; nothing where no model has logs."""
     runs = {run.folder: run for report in reports if (run := find_run(report)) is not None}
     if not runs:
-        path.unlink(missing_ok=True)  # that of other models
+        if path.exists():
+            log.warning(f"{path} is an earlier picture: these models have no logs")
         return
     with picture(path, 0.3 + 2.6 * len(runs)) as figure:
         grid = figure.subplots(len(runs), 3, squeeze=False)
@@ -99,7 +104,7 @@ def _draw_rate(axes: Any, run: Run) -> None:
     if run.schedule is not None:
         steps = np.unique(np.linspace(1, last, 400).astype(int)).tolist()
         rates = learning_rates(steps, run.d_model, *run.schedule)
-        label = "equation 3, last settings" if run.is_changed else "equation 3"
+        label = "equation 3, last schedule" if run.is_changed else "equation 3"
         axes.plot(steps, rates, color=ACCENT, label=label)
     if logged := run.curves.get("learning_rate"):
         thinned = logged[:: max(1, len(logged) // 25)]

@@ -14,6 +14,7 @@ from starlette.datastructures import UploadFile
 
 from mt.documents.formats import extension_of
 from mt.serving.requests import (
+    MOST_FIELDS,
     MULTIPART,
     RequestError,
     bad_request,
@@ -59,11 +60,11 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
     if kind.partition(";")[0].strip().lower() != MULTIPART:
         message = f"send the request with Content-Type: {MULTIPART}"
         raise RequestError(415, "unsupported_media_type", message)
-    items = await read_multipart(request, 2)
+    items = await read_multipart(request, MOST_FIELDS)
     files = {key: item for key, item in items if isinstance(item, UploadFile)}
     if "file" in files and (other := [key for key in files if key != "file"]):
         raise bad_request(f"{printable(other[0], 50)}: must be text, not a file")
-    if sum(isinstance(item, UploadFile) for _, item in items) > 1:
+    if "file" in files and [key for key, _ in items].count("file") > 1:
         raise bad_request("file: send one file a request")
     if any(key == "file" and isinstance(item, str) for key, item in items):
         raise bad_request("file: must be a file of the form, with its name")
@@ -79,7 +80,7 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
 
 def attachment(name: str, data: bytes, remarks: Sequence[str] = ()) -> Response:
     """The answer that is a file to be saved; a header has the ``remarks`` on it."""
-    plain = re.sub(r"[^ !#$&-\[\]-~]", "_", name)  # for programs that know no other form
+    plain = re.sub(r"[^ !#$&-:<-\[\]-~]", "_", name)  # for programs that know no other form
     saved = f'filename="{plain}"'
     if plain != name:
         saved += f"; filename*=utf-8''{quote(name)}"

@@ -272,7 +272,7 @@ def _check_architecture(config: TrainConfig) -> None:
 
 
 def _announce_few_steps(config: TrainConfig, is_resumed: bool) -> None:
-    """Say what a short run lacks: the full learning rate, a validation, checkpoints to average."""
+    """Say what a short run lacks: the full learning rate, a best checkpoint, enough to average."""
     steps, warmup_steps = config.trainer["max_steps"], config.training["warmup_steps"]
     if steps < warmup_steps:
         log.info(
@@ -281,8 +281,8 @@ def _announce_few_steps(config: TrainConfig, is_resumed: bool) -> None:
         )
     if steps < config.validate_every:
         log.info(
-            f"there will be no validation and no best.ckpt: {steps:,} steps are fewer than "
-            f"validate_every={config.validate_every:,}"
+            f"the only validation comes at the end and makes no best.ckpt: {steps:,} steps are "
+            f"fewer than validate_every={config.validate_every:,}"
         )
     every, _ = parse_interval(config.checkpoint_every)
     if every is not None and not is_resumed:  # which may have other checkpoints

@@ -259,8 +259,9 @@ def _help(program: str, config: str) -> str:
     settings = content[2].partition("\nhydra:")[0]
     model = re.search(r"^model:\n((?:  .*\n)+)\n", settings, re.M)
     command = f"python -m {program}" if program.startswith("mt.") else f"{program}.py"
-    purpose = content[0].partition("\n")[0].partition(": ")[2]
-    if not program.startswith("mt."):  # a script that reads the settings of a program
+    if program.startswith("mt."):
+        purpose = content[0].partition("\n")[0].partition(": ")[2]
+    else:  # a script that reads the settings of a program
         purpose = (sys.modules["__main__"].__doc__ or "").partition("\n")[0]
     lines = [f"usage: {command} [NAME=VALUE ...]", "", f"{purpose[:1].upper()}{purpose[1:]}", ""]
     lines += ["Files of conf/ that give many settings at once, as data=files:", *choices, ""]

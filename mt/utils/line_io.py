@@ -29,7 +29,7 @@ BLOCK = 2048  # most lines translated together
 BLOCK_BYTES = 2**20  # a block ends with the line that reaches this
 LONG_LINE = 2**14  # bytes of a line that waits to be read alone, not in a queue of them
 MAX_LINE = 2**24  # most bytes of a line; a device gives one without an end
-HASH = re.compile("[0-9a-f]{16,64}")
+HASH = re.compile("[0-9a-f]{64}")  # of a file: SHA-256
 
 
 def without_mark(line: bytes) -> bytes:
@@ -158,11 +158,18 @@ def check_folder(path: Path) -> None:
 
 def _other(name: str, old: Any, new: Any) -> str:
     """How an earlier run was begun; hashes of files say nothing to people."""
-    if not any(isinstance(value, str) and HASH.fullmatch(value) for value in (old, new)):
+    if not (_is_hash(old) or _is_hash(new)):
         return f"with {name}={reprlib.repr(old)}, not {new!r}"
     if old is None:
         return f"without a {name}"
     return f"with a {name}" if new is None else f"with another {name}, or before it changed"
+
+
+def _is_hash(value: Any) -> bool:
+    """Whether a value is the hash of a file, or those of several."""
+    if isinstance(value, list) and value:
+        return all(map(_is_hash, value))
+    return isinstance(value, str) and HASH.fullmatch(value) is not None
 
 
 def _copy_mode(path: Path, new: Path, more: int = 0) -> None:

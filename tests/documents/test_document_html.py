@@ -54,6 +54,7 @@ ENTRIES = [
          "<select><optgroup label='A B'><option label=keep>C</select><track label=\"D\">"),
         ("on the 1<sup>st</sup> of", "ON THE 1ST OF"),
         ("on the <b>1</b><sup class='o'>st </sup>of", "ON THE <b>1</b>ST OF"),
+        ("1<sup translate=no>st</sup> of", "1<sup translate=no>st</sup> OF"),
         ("the x<sup>st</sup> of", "THE X<sup>ST</sup> OF"),
         ("<!-->a<!--->b<!-- keep --!>c", "<!-->A<!--->B<!-- keep --!>C"),
         ("<textarea title='a'>keep <b></textarea>", "<textarea title='A'>keep <b></textarea>"),

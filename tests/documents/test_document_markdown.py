@@ -58,6 +58,7 @@ ENTRIES = [
         ("hard  \nbreak\\\nhere\nsoft", "HARD  \nBREAK\\\nHERE SOFT"),
         ("a bear<sup>1</sup> here", "A BEAR<sup>1</sup> HERE"),
         ("the 1<sup>st</sup> x<sup>st</sup>", "THE 1ST X<sup>ST</sup>"),
+        ("1<sup translate=no>st</sup> of", "1<sup translate=no>st</sup> OF"),
         ("> a  \n> b\n> c\n", "> A  \n> B C\n"),
         ("> [!NOTE]\n> a\n> b\n", "> [!NOTE]\n> A B\n"),
         ("[!NOTE] a [!TIP]\n", "\\[!NOTE\\] A \\[!TIP\\]\n"),

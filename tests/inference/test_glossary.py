@@ -139,7 +139,7 @@ def test_files(
         ("a.tsv", b"one\t |\n", "line 1"),
         ("a.tsv", b"\xff\xfe\x00", "a.tsv: not UTF-8 text"),
         ("a.csv", b"one\n", "row 1: must be a term, a comma"),
-        ("a.csv", b"one;eins;Zahl\n", "row 1: must be a term, a comma"),
+        ("a.csv", b"one;eins;Zahl\n", "row 1: has 3 cells, but must be a term, a comma"),
         ("a.csv", b"one,eins,Zahl\n", "row 1: has 3 cells, but must be a term, a comma"),
         ("a.csv", b"one, big;eins\n", "commas and semicolons both make two columns"),
         ("a.tsv", b"German\tEnglish\nein\tone\n", "German, English: the source must come first"),

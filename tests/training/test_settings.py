@@ -221,7 +221,10 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({"trainer.max_steps": 31}, "the model will be the mean of 4, not of average=5: 31 steps"),
         ({"checkpoint_every": "10 min", "average": 99_999}, None),  # nobody knows yet
         ({"training.warmup_steps": 101}, "the learning rate only rises: 100 steps are fewer than"),
-        ({"validate_every": 101}, "there will be no validation and no best.ckpt: 100 steps are"),
+        (
+            {"validate_every": 101},
+            "the only validation comes at the end and makes no best.ckpt: 100",
+        ),
     ],
 )
 def test_what_a_short_run_lacks_is_announced(
@@ -230,6 +233,13 @@ def test_what_a_short_run_lacks_is_announced(
     accept(**{"training.warmup_steps": 20, "validate_every": 20, **changes})
     assert len(messages) == (message is not None)
     assert all(text.startswith(message or "") for text in messages)
+
+
+def test_a_resumed_run_may_have_checkpoints_to_average(accept: Any, messages: list[str]) -> None:
+    config = accept(**{"training.warmup_steps": 20, "validate_every": 20, "average": 99_999})
+    assert len(messages) == 1
+    setup._announce_few_steps(config, is_resumed=True)
+    assert len(messages) == 1
 
 
 @given(name=st.sampled_from(all_names()), value=VALUES)

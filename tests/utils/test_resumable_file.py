@@ -154,13 +154,14 @@ def test_another_input_is_refused(out: Path, lines: list[str], message: str) -> 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("0123" * 8, "ab" * 16, "begun with another glossary, or before it changed: give the"),
-        (None, "ab" * 16, "begun without a glossary: give the"),
-        ("ab" * 16, None, "begun with a glossary: give the"),
+        ("0123" * 16, "ab" * 32, "begun with another glossary, or before it changed: give the"),
+        (["0123" * 16], ["ab" * 32], "begun with another glossary, or before it changed: give the"),
+        (None, "ab" * 32, "begun without a glossary: give the"),
+        ("ab" * 32, None, "begun with a glossary: give the"),
     ],
 )
 def test_hashes_of_files_are_not_shown(
-    out: Path, old: str | None, new: str | None, message: str
+    out: Path, old: str | list[str] | None, new: str | list[str] | None, message: str
 ) -> None:
     begin(out, identity={"glossary": old})
     with pytest.raises(ValueError, match=message):
