@@ -174,9 +174,8 @@ class _PageReader:
     def _ordinal_at(self, tag: re.Match[str]) -> re.Match[str] | None:
         """The raised letters of 1st, which German does not have, after their digit."""
         texts = (piece.text for piece in reversed(self.run) if piece.kind != TagKind.CLOSE)
-        if not next(texts, "")[-1:].isdigit() or "sup" in self.verbatim:
-            return None
-        return ordinal_at(tag)
+        is_after_digit = next(texts, "")[-1:].isdigit()
+        return ordinal_at(tag) if is_after_digit and "sup" not in self.verbatim else None
 
     def _begin_element(self, match: re.Match[str], tag: str) -> None:
         """Take the tag that begins an element, or the whole element if it stays as it is."""
