@@ -299,11 +299,9 @@ def is_kept(attributes: dict[str, str]) -> bool:
 
 def ordinal_at(tag: re.Match[str]) -> re.Match[str] | None:
     """The element of a tag, a match of TOKEN, if it has the raised letters of 1st."""
-    return (
-        None
-        if is_kept(attributes_of(tag["attributes"]))
-        else ORDINAL.match(tag.string, tag.start())
-    )
+    if is_kept(attributes_of(tag["attributes"])):
+        return None
+    return ORDINAL.match(tag.string, tag.start())
 
 
 def _language(attributes: dict[str, str]) -> str:

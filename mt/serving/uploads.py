@@ -62,10 +62,11 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
         raise RequestError(415, "unsupported_media_type", message)
     items = await read_multipart(request, MOST_FIELDS)
     files = {key: item for key, item in items if isinstance(item, UploadFile)}
-    if "file" in files and (other := [key for key in files if key != "file"]):
-        raise bad_request(f"{printable(other[0], 50)}: must be text, not a file")
-    if "file" in files and [key for key, _ in items].count("file") > 1:
-        raise bad_request("file: send one file a request")
+    if "file" in files:
+        if other := [key for key in files if key != "file"]:
+            raise bad_request(f"{printable(other[0], 50)}: must be text, not a file")
+        if sum(key == "file" for key, _ in items) > 1:
+            raise bad_request("file: send one file a request")
     if any(key == "file" and isinstance(item, str) for key, item in items):
         raise bad_request("file: must be a file of the form, with its name")
     fields = read_fields([(key, item) for key, item in items if isinstance(item, str)], model)

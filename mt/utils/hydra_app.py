@@ -258,11 +258,11 @@ def _help(program: str, config: str) -> str:
     choices = re.findall(r"^  - (\w+: .*)", content[0], re.M)
     settings = content[2].partition("\nhydra:")[0]
     model = re.search(r"^model:\n((?:  .*\n)+)\n", settings, re.M)
-    command = f"python -m {program}" if program.startswith("mt.") else f"{program}.py"
     if program.startswith("mt."):
-        purpose = content[0].partition("\n")[0].partition(": ")[2]
+        command, purpose = f"python -m {program}", content[0].partition("\n")[0].partition(": ")[2]
     else:  # a script that reads the settings of a program
-        purpose = (sys.modules["__main__"].__doc__ or "").partition("\n")[0]
+        command, text = f"{program}.py", sys.modules["__main__"].__doc__ or ""
+        purpose = text.partition("\n")[0]
     lines = [f"usage: {command} [NAME=VALUE ...]", "", f"{purpose[:1].upper()}{purpose[1:]}", ""]
     lines += ["Files of conf/ that give many settings at once, as data=files:", *choices, ""]
     if program.startswith("mt."):
