@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mt.utils import console
 
 with console.exit_at_interrupt():
-    from mt.inference.arguments import SEARCH_HELP, search_options
+    from mt.inference.arguments import SEARCH_HELP, named_options
     from mt.inference.linear import PRECISIONS
     from mt.inference.options import SearchOptions
     from mt.utils.line_io import BLOCK
@@ -122,9 +122,7 @@ def make_operation(args: argparse.Namespace) -> "Operation":
     if args.command == "score":
         alpha = models.search_defaults.alpha if args.alpha is None else args.alpha
         return ScorePairs(models, args.source, args.target, alpha, args.batch_size)
-    others = {name: None for name in SEARCH_HELP if name not in SEARCH}
-    values = {**others, **vars(args), "mbr": False, "attention": False, "align": False}
-    options = search_options(argparse.Namespace(**values), models.search_defaults)
+    options = named_options(args, SEARCH, models.search_defaults)
     source, _, target = args.column.partition("=")
     if not source or args.column.endswith("="):
         raise ValueError(f"--column {args.column}: must be NAME or NAME=NAME")

@@ -1,6 +1,7 @@
 """The arguments of mt.translate."""
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -112,7 +113,15 @@ def search_options(args: argparse.Namespace, defaults: SearchOptions) -> SearchO
 
     Raises ValueError that names a value that makes no sense.
     """
+    options = named_options(args, SEARCH_HELP, defaults)
+    return replace(options, mbr=args.mbr, attention=args.attention or args.align)
+
+
+def named_options(
+    args: argparse.Namespace, names: Iterable[str], defaults: SearchOptions
+) -> SearchOptions:
+    """As ``search_options``, of the arguments with these ``names``, where they are given."""
     if args.max_length is not None:  # 0 would translate all to nothing
         check_int("max_length", args.max_length)
-    values = {name: getattr(args, name) for name in SEARCH_HELP if getattr(args, name) is not None}
-    return replace(defaults, **values, mbr=args.mbr, attention=args.attention or args.align)
+    values = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return replace(defaults, **values)
