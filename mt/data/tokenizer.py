@@ -71,8 +71,7 @@ class Tokenizer:
     @property
     def split_digits(self) -> bool:
         """Whether no piece has two digits."""
-        pieces = self.pieces(list(range(self.vocab_size)))
-        return not any(re.match("(?!<0x).*[0-9][0-9]", piece) for piece in pieces)
+        return not any(re.match("(?!<0x).*[0-9][0-9]", piece) for piece in self.all_pieces())
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
@@ -109,6 +108,10 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """The vocabulary's spelling of each id; a piece that begins a word starts with U+2581."""
         return [self._pieces[i] for i in ids]
+
+    def all_pieces(self) -> list[str]:
+        """The vocabulary in the order of its ids."""
+        return self.pieces(list(range(self.vocab_size)))
 
 
 class PairTokenizer(Tokenizer):
@@ -346,6 +349,5 @@ def save(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
-    atomic_write(path.with_suffix(".vocab"), "\n".join(pieces) + "\n")
+    atomic_write(path.with_suffix(".vocab"), "\n".join(tokenizer.all_pieces()) + "\n")
     atomic_write(path, tokenizer.proto)

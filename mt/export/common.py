@@ -74,11 +74,6 @@ def output_bias(loaded: LoadedModel) -> Tensor:
     return bias
 
 
-def all_pieces(tokenizer: Tokenizer) -> list[str]:
-    """The vocabulary in the order of its ids."""
-    return tokenizer.pieces(list(range(tokenizer.vocab_size)))
-
-
 class OwnTokenizer:
     """The tokenizing methods of an engine whose folder holds our own tokenizer."""
 

@@ -74,7 +74,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
         _attention(layer_spec.self_attention, layer.self_attention, attention.norm)
         _attention(layer_spec.attention, layer.cross_attention, cross.norm)
         _feed_forward(layer_spec.ffn, layer.feed_forward, feed_forward.norm)
-    pieces = common.all_pieces(loaded.tokenizer)
+    pieces = loaded.tokenizer.all_pieces()
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     config = spec.config
@@ -163,7 +163,7 @@ class Engine(common.OwnTokenizer, Translator):
             )  # fmt: skip
         self.name, self.exact, self.models = str(folder), True, []
         self.computes_in = self.engine.compute_type
-        self.ids = {piece: i for i, piece in enumerate(common.all_pieces(self.tokenizer))}
+        self.ids = {piece: i for i, piece in enumerate(self.tokenizer.all_pieces())}
 
     def plan(self, *args: Any, **kwargs: Any) -> list[list[Input]]:
         plan = super().plan(*args, **kwargs)

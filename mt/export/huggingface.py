@@ -48,7 +48,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
         (folder / name).write_bytes(loaded.tokenizer.proto)
     for weights_file in folder.glob("*.safetensors"):  # which only the owner could read
         shutil.copymode(folder / "source.spm", weights_file)
-    pieces = common.all_pieces(loaded.tokenizer)
+    pieces = loaded.tokenizer.all_pieces()
     source, target = loaded.config.get("languages") or ["en", "de"]
     tokenizer_config = {
         "tokenizer_class": "MarianTokenizer", "source_lang": source, "target_lang": target,

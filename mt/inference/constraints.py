@@ -50,7 +50,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
-        return cls(tokenizer.pieces(list(range(tokenizer.vocab_size))))
+        return cls(tokenizer.all_pieces())
 
 
 def _spelled(piece: str) -> str:

@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.output.exists():
             raise FileExistsError(f"{args.output} exists already: name another folder")
         loaded = checkpoint.load(args.model)
-        pieces = loaded.tokenizer.pieces(list(range(loaded.tokenizer.vocab_size)))
+        pieces = loaded.tokenizer.all_pieces()
         vectors = loaded.model.embedding.weight.data
         ids = unseen(pieces, vectors)
         draw(vectors, ids, args.seed)

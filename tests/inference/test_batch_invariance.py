@@ -65,7 +65,7 @@ def assert_a_line_each(results: list[Translation], sources: list[str]) -> None:
 
 def test_2000_random_token_sequences(babbling: Translator) -> None:
     rng = random.Random(0)
-    vocabulary = babbling.tokenizer.pieces(list(range(babbling.tokenizer.vocab_size)))
+    vocabulary = babbling.tokenizer.all_pieces()
     sources = [
         "".join(rng.choices(vocabulary, k=rng.randrange(30))).replace("▁", " ") for _ in range(2000)
     ]

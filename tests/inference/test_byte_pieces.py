@@ -74,7 +74,7 @@ def test_a_long_word_is_split_between_characters(translator: Translator) -> None
 
 
 def vocabulary(translator: Translator) -> dict[str, int]:
-    pieces = translator.tokenizer.pieces(list(range(translator.tokenizer.vocab_size)))
+    pieces = translator.tokenizer.all_pieces()
     return {piece: i for i, piece in enumerate(pieces)}
 
 

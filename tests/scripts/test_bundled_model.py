@@ -347,7 +347,7 @@ def test_rare_pieces_are_spelt_in_shorter_ones(
     assert number > 0
     assert spelt.encode(["the bear"]) == bpe.encode(["the bear"])
     rare = next(
-        piece for i, piece in enumerate(bpe.pieces(list(range(bpe.vocab_size))))
+        piece for i, piece in enumerate(bpe.all_pieces())
         if piece.startswith("▁") and len(piece) > 4 and counts[i] < 3
     )  # fmt: skip
     word = rare.removeprefix("▁")
@@ -416,7 +416,7 @@ def test_vectors_of_characters_that_training_lacks_are_drawn_anew(
     script = load_script(monkeypatch, "draw_unseen")
     sentences = [f"a b c {i}" for i in range(50)]
     tokenizer = tokenizers.train(sentences, 700, exact=False, byte_fallback=True)
-    pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
+    pieces = tokenizer.all_pieces()
     model = babbler(len(pieces))
     weights = model.embedding.weight.data
     lacking = [pieces.index(c) for c in "©§à"]
