@@ -7,22 +7,18 @@ Shapes: as in ``mt.inference.incremental``.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from mt.data.special_ids import PAD
-from mt.inference.cache import Index, State
+from mt.inference.cache import Index, State, keys_values
 from mt.inference.incremental import (
-    InferenceAttention,
-    InferenceFeedForward,
+    InferenceEncoderLayer,
     InferenceModel,
     InferenceStacks,
     final_norm,
-    keys_values,
 )
-from mt.inference.linear import MakeLinear
 from mt.model.decoder_only import DecoderOnly
 from mt.model.transformer import Stacks, Transformer
 
@@ -127,22 +123,8 @@ class PromptState(State):
         self.past_mask[n:] = other._prompt_mask(slots)
 
 
-class _Layer:
-    """Causal self-attention and feed-forward."""
-
-    def __init__(
-        self, layer: Any, make: MakeLinear, h: int, scale: float, dtype: torch.dtype
-    ) -> None:
-        attention_norm, feed_forward_norm = layer.add_norm
-        self.self_attention = InferenceAttention(
-            layer.self_attention, attention_norm, make, h, scale, dtype
-        )
-        self.feed_forward = InferenceFeedForward(layer.feed_forward, feed_forward_norm, make, dtype)
-
-    def read(self, x: Tensor, B: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """x [B * S, d_model] -> the same, and keys and values [B, S, 2h, width]."""
-        Q, new = self.self_attention.project(x, B)
-        return self.feed_forward(self.self_attention(x, Q, *keys_values(new), mask)), new
+class _Layer(InferenceEncoderLayer):
+    """Causal self-attention and feed-forward, for a whole source or a step."""
 
     def step(
         self, x: Tensor, B: int, cache: Tensor, index: Index, K: Tensor, V: Tensor,

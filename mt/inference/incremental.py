@@ -115,7 +115,7 @@ class InferenceModel(InferenceStacks):
         native = precision in ("float32", "int8") and can_compute(model)
         super().__init__(model, precision, native)
         shape = self.make, self.h, model.scale, self.dtype
-        self.encoder = [_EncoderLayer(layer, *shape) for layer in model.encoder]
+        self.encoder = [InferenceEncoderLayer(layer, *shape) for layer in model.encoder]
         self.decoder = [_DecoderLayer(layer, *shape) for layer in model.decoder]
         self.encoder_norm = final_norm(model.encoder_norm, self.dtype)
         self.decoder_norm = final_norm(model.decoder_norm, self.dtype)
@@ -236,7 +236,9 @@ class _EnsembleState(NamedTuple):
             state.join(joining)
 
 
-class _EncoderLayer:
+class InferenceEncoderLayer:
+    """Self-attention and feed-forward."""
+
     def __init__(
         self, layer: Any, make: MakeLinear, h: int, scale: float, dtype: torch.dtype
     ) -> None:
@@ -245,8 +247,12 @@ class _EncoderLayer:
         self.feed_forward = InferenceFeedForward(layer.feed_forward, layer.add_norm[1], make, dtype)
 
     def __call__(self, x: Tensor, B: int, mask: Tensor | None) -> Tensor:
+        return self.read(x, B, mask)[0]
+
+    def read(self, x: Tensor, B: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x [B * S, d_model] -> the same, and keys and values [B, S, 2h, width]."""
         Q, new = self.self_attention.project(x, B)
-        return self.feed_forward(self.self_attention(x, Q, *keys_values(new), mask))
+        return self.feed_forward(self.self_attention(x, Q, *keys_values(new), mask)), new
 
 
 class _DecoderLayer:
