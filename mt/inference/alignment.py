@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from mt.data.batch_sampler import pad
-from mt.data.special_ids import BOS, EOS
+from mt.data.special_ids import EOS
 from mt.data.tokenizer import Tokenizer
 from mt.inference.incremental import InferenceStacks
 from mt.inference.translation import TranslatedPart
@@ -169,7 +169,7 @@ def find_aligner(model: InferenceStacks, tokenizer: Tokenizer) -> Aligner:
     src = pad([[*ids, EOS] for ids in sources]).to(model.device)
     hits = []
     for source, target, attention in zip(
-        sources, targets, model.cross_attention_weights(src, targets, BOS), strict=True
+        sources, targets, model.cross_attention_weights(src, targets), strict=True
     ):
         places = dict(words(tokenizer.pieces(source)))
         for word, pieces in words(tokenizer.pieces(target)):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mt.data.special_ids import PAD
+from mt.data.special_ids import BOS, PAD
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.incremental import (
     InferenceEncoderLayer,
@@ -55,7 +55,7 @@ class DecoderOnlyModel(InferenceStacks):
         return self.vocabulary(self.decoder_norm(x)).float().view(B, w, -1)
 
     def cross_attention_weights(
-        self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
+        self, src: Tensor, outputs: Sequence[Sequence[int]]
     ) -> list[Tensor]:
         """The attention to the source by which each token of ``outputs`` was predicted.
 
@@ -65,7 +65,7 @@ class DecoderOnlyModel(InferenceStacks):
         results = []
         for row, output in zip(src.tolist(), outputs, strict=True):
             source = [token for token in row if token != PAD]
-            ids, S = torch.tensor([[*source, bos, *output]], device=self.device), len(source)
+            ids, S = torch.tensor([[*source, BOS, *output]], device=self.device), len(source)
             mask = torch.full((ids.shape[1],) * 2, -torch.inf, dtype=self.dtype, device=self.device)
             mask.triu_(1)
             x = self.embed(ids, 0)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mt.data.special_ids import PAD
+from mt.data.special_ids import BOS, PAD
 from mt.inference.cache import Index, State, keys_values
 from mt.inference.linear import BlockedLinear, LinearOp, MakeLinear, can_block, linear_ops
 from mt.inference.native.best import best_tokens
@@ -69,7 +69,7 @@ class InferenceStacks:
         raise NotImplementedError
 
     def cross_attention_weights(
-        self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
+        self, src: Tensor, outputs: Sequence[Sequence[int]]
     ) -> list[Tensor]:
         """The cross-attention (3.2.3) by which each token of ``outputs`` was predicted.
 
@@ -163,10 +163,10 @@ class InferenceModel(InferenceStacks):
         return self.vocabulary(self.decoder_norm(x)).float().view(B, w, -1)
 
     def cross_attention_weights(
-        self, src: Tensor, outputs: Sequence[Sequence[int]], bos: int
+        self, src: Tensor, outputs: Sequence[Sequence[int]]
     ) -> list[Tensor]:
         T = max(map(len, outputs), default=0) + 1
-        inputs = [[bos, *ids] + [bos] * (T - 1 - len(ids)) for ids in outputs]  # shifted right
+        inputs = [[BOS, *ids] + [BOS] * (T - 1 - len(ids)) for ids in outputs]  # shifted right
         tokens = torch.tensor(inputs, device=self.device)
         state = self._start(src)
         state.weights = []

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mt.data.batch_sampler import pad
-from mt.data.special_ids import BOS, EOS
+from mt.data.special_ids import EOS
 from mt.data.tokenizer import Tokenizer
 from mt.inference.alignment import Aligner, find_aligner
 from mt.inference.batch_runner import pick_workers, run_batches
@@ -100,7 +100,7 @@ class TextModels:
         def attend(batch: list[int]) -> list[Result]:
             batch_inputs, batch_outputs = [inputs[i] for i in batch], [outputs[i] for i in batch]
             src = self.pad_sources([source.ids for source in batch_inputs])
-            weights = self.models[0].cross_attention_weights(src, batch_outputs, BOS)
+            weights = self.models[0].cross_attention_weights(src, batch_outputs)
             return list(map(use, batch_inputs, batch_outputs, weights))
 
         lengths = [max(len(s.ids), len(ids)) + 1 for s, ids in zip(inputs, outputs, strict=True)]

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mt.data import phrasebook
 from mt.data.batch_sampler import pad
-from mt.data.special_ids import BOS, EOS
+from mt.data.special_ids import EOS
 from mt.inference.alignment import TOKEN, Aligner, align, soft_alignment, word_weights, words
 from mt.inference.translator import Translator
 from mt.utils import console
@@ -89,7 +89,7 @@ def attend(translator: Translator, gold: Sequence[Pair]) -> list[Attended]:
         sources = tokenizer.encode([pair.source for pair in pairs])
         targets = tokenizer.encode_target([pair.target for pair in pairs])
         src = pad([[*ids, EOS] for ids in sources]).to(model.device)
-        weights = model.cross_attention_weights(src, targets, BOS)
+        weights = model.cross_attention_weights(src, targets)
         pieces = ([tokenizer.pieces(ids) for ids in side] for side in (sources, targets))
         attended += map(Attended, weights, *pieces)
     return attended

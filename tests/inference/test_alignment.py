@@ -10,6 +10,7 @@ import torch
 from conftest import Done, babbler
 from torch import Tensor
 
+from mt.data.special_ids import BOS
 from mt.data.tokenizer import Tokenizer
 from mt.inference import alignment
 from mt.inference.alignment import Aligner, align, find_aligner, line_links, soft_alignment, words
@@ -102,14 +103,12 @@ class Scripted:
     def __init__(self, sharpness: float) -> None:
         self.sharpness = sharpness
 
-    def cross_attention_weights(
-        self, src: Tensor, outputs: list[list[int]], bos: int
-    ) -> list[Tensor]:
+    def cross_attention_weights(self, src: Tensor, outputs: list[list[int]]) -> list[Tensor]:
         weights = []
         for row, output in zip(src.tolist(), outputs, strict=True):
             S = row.index(3) + 1
             attention = torch.rand(2, 3, len(output) + 1, S)
-            for t, token in enumerate([bos, *output]):
+            for t, token in enumerate([BOS, *output]):
                 attention[1, 1, t] += self.sharpness * torch.tensor(
                     [float(token == other) for other in row[:S]]
                 )

@@ -293,7 +293,7 @@ def test_attention_is_that_of_the_plain_model(monkeypatch, d_k):
     model = tiny(d_k=d_k)
     src = padded([5, 2, 8])
     outputs = [[7, 8, 9], [], [10, 11, 12, 13, 14]]
-    sentences = InferenceModel(model).cross_attention_weights(src, outputs, BOS)
+    sentences = InferenceModel(model).cross_attention_weights(src, outputs)
 
     attention, recorded = reference.attention, []
 

@@ -67,7 +67,7 @@ def test_logits_are_those_of_the_search_in_each_precision(precision: str) -> Non
 def test_cross_attention_is_that_of_the_translator(name: str) -> None:
     model = InferenceModel(marian() if name == "marian" else make(**SIZES[name]))
     weights = trace(model, SOURCE, TARGET).weights["cross"]
-    [kept] = model.cross_attention_weights(torch.tensor([SOURCE]), [TARGET[:-1]], BOS)
+    [kept] = model.cross_attention_weights(torch.tensor([SOURCE]), [TARGET[:-1]])
     assert weights.sub(kept).abs().max() < 1e-6
 
 

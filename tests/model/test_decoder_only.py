@@ -179,7 +179,7 @@ def test_sentences_join_a_running_batch(model: DecoderOnly, beam_size: int) -> N
 
 
 def test_attention_to_the_source(model: DecoderOnly) -> None:
-    weights = DecoderOnlyModel(model).cross_attention_weights(SOURCES, [[11, 12], [14], []], 2)
+    weights = DecoderOnlyModel(model).cross_attention_weights(SOURCES, [[11, 12], [14], []])
     assert [tuple(w.shape) for w in weights] == [(3, 4, 3, 5), (3, 4, 2, 3), (3, 4, 1, 1)]
     for rows in weights:
         torch.testing.assert_close(rows.sum(dim=-1), torch.ones(rows.shape[:-1]))
