@@ -100,7 +100,7 @@ class State:
         capacity = self._self_cache.shape[2]
         if slots > capacity:
             # Unused memory costs only addresses; enlarging twice costs time.
-            larger = max(slots, 2 * capacity, 3 * max(self.source_lengths) // 2 + 8)
+            larger = max(slots, 2 * capacity, usual_length(max(self.source_lengths)))
             self._self_cache = with_room(self._self_cache, 0, larger, self.slots_used)
             if self.past_mask is not None:
                 self.past_mask = F.pad(self.past_mask, (0, larger - capacity), value=-torch.inf)
@@ -150,6 +150,11 @@ def _first_unseen(mask: Tensor, w: int) -> Tensor:
     descending = torch.arange(slots, 0, -1, device=mask.device)
     seen = (mask == 0).any(dim=1)
     return torch.where(seen, -1, descending).topk(w).indices
+
+
+def usual_length(S: int) -> int:
+    """Tokens that most outputs do not exceed, of a source of S tokens."""
+    return 3 * S // 2 + 8
 
 
 def with_room(cache: Tensor, B: int, slots: int, used: int) -> Tensor:

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from mt.data.special_ids import PAD
-from mt.inference.cache import with_room
+from mt.inference.cache import usual_length, with_room
 from mt.inference.native.library import library
 from mt.inference.native.linear import Linear, NativeLinear
 from mt.model.layers import ACTIVATIONS
 from mt.model.transformer import Transformer
-from mt.utils.native import Int, Pointer
+from mt.utils.native import Float, Int, Pointer
 
-Float = ctypes.c_float
 NAMES = "relu", "silu", "gelu", "gelu_tanh"  # in the order of Activation in step.cpp
 Fields = list[tuple[str, Any]]
 
@@ -99,11 +98,6 @@ class _Step(ctypes.Structure):
     ]
 
 
-def _usual_length(S: int) -> int:
-    """Tokens that most outputs do not exceed, of a source of S tokens."""
-    return 3 * S // 2 + 8
-
-
 class NativeState:
     """The keys and values of a running batch: as ``mt.inference.cache.State``, without masks.
 
@@ -115,7 +109,7 @@ class NativeState:
         N, B, S, heads, width = cross.shape
         self.cross, self.source_lengths = cross, source_lengths  # [N, B, S, 2h, width], [B]
         # Unused memory costs only addresses; enlarging costs time.
-        self.own = cross.new_empty(N, B, _usual_length(S), heads, width)
+        self.own = cross.new_empty(N, B, usual_length(S), heads, width)
         self.paths = _empty(B, 1, 0, dtype=torch.int32)  # [B, w, T], first tokens first
         # Tokens of each sentence's hypotheses:
         self.ages = torch.zeros(B, dtype=torch.long, device="cpu")
@@ -126,7 +120,7 @@ class NativeState:
         """Have slots for w more tokens of each sentence."""
         capacity = self.own.shape[2]
         if self.used + w > capacity:
-            most = max(self.used + w, 2 * capacity, w * _usual_length(self.cross.shape[2]))
+            most = max(self.used + w, 2 * capacity, w * usual_length(self.cross.shape[2]))
             self.own = with_room(self.own, 0, most, self.used)
 
     def join(self, other: "NativeState") -> None:
