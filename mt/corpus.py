@@ -13,8 +13,7 @@ from mt.utils import console
 
 with console.exit_at_interrupt():
     from mt.inference.arguments import SEARCH_HELP, named_options
-    from mt.inference.linear import PRECISIONS
-    from mt.inference.options import SearchOptions
+    from mt.inference.options import PRECISIONS, SearchOptions
     from mt.utils.line_io import BLOCK
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import Any
 from mt.utils import console
 
 with console.exit_at_interrupt():
-    from mt.inference.linear import PRECISIONS
-    from mt.inference.options import load_search_defaults
+    from mt.inference.options import PRECISIONS, load_search_defaults
     from mt.inference.translator import Translator
     from mt.inspection import page, report
     from mt.model.model_path import resolve_model_path

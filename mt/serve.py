@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from mt.inference.options import PRECISIONS
 from mt.serving.limits import ApiKeys, Limits, read_api_keys
 from mt.utils import console
 from mt.utils.checks import check_int
@@ -54,8 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
         "without its text (default warning)")  # fmt: skip
     add = parser.add_argument_group("speed").add_argument
     add("--device", default="auto", help="cpu, cuda, cuda:1 or auto (default)")
-    add("--precision", default="float32", choices=("float32", "bfloat16", "int8"),
-        help="default float32")  # fmt: skip
+    add("--precision", default="float32", choices=PRECISIONS, help="default float32")
     add("--workers", type=int, help="decoding threads (default: one for each CPU thread)")
     add = parser.add_argument_group("limits").add_argument
     for limit in fields(Limits):

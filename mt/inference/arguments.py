@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from mt.inference.linear import PRECISIONS
 from mt.inference.number_forms import DECIMALS
-from mt.inference.options import SearchOptions
+from mt.inference.options import PRECISIONS, SearchOptions
 from mt.utils import console
 from mt.utils.checks import check_int
 

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from mt.inference.native.linear import NativeLinear, can_multiply
+from mt.inference.options import PRECISIONS
 from mt.utils import torch_private
 
 log = logging.getLogger(__name__)
-
-PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 class LinearOp(Protocol):

@@ -12,6 +12,7 @@ from mt.utils.json_io import read_json
 
 Setting = TypeVar("Setting")
 
+PRECISIONS = ("float32", "bfloat16", "int8")  # of the matrix products
 MAX_EXTRA = 50  # an output is at most this many tokens longer than its input (6.1)
 CONTINUATION_TOKENS = 100  # that a text is continued by, where nothing else is asked for
 

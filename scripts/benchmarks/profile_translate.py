@@ -22,8 +22,7 @@ from reporting import new_report, table, write_report
 from mt.data.special_ids import EOS, PAD
 from mt.inference.beam_search import search
 from mt.inference.incremental import InferenceModel
-from mt.inference.linear import PRECISIONS
-from mt.inference.options import SearchOptions
+from mt.inference.options import PRECISIONS, SearchOptions
 from mt.model.transformer import Transformer
 
 STEPS = 37  # tokens of each output, with eos

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mt.data.special_ids import BOS, EOS
 from mt.inference.incremental import InferenceModel
-from mt.inference.linear import PRECISIONS
+from mt.inference.options import PRECISIONS
 from mt.inference.trace import Trace, trace
 from mt.model import reference
 from mt.model.marian import MarianTransformer
