@@ -18,8 +18,8 @@ import ray.data
 
 from mt.corpora.files import Block
 from mt.corpora.worker import Worker
-from mt.data.parquet import first_line
 from mt.utils.checks import check_int
+from mt.utils.console import first_line
 
 # Of the actors. Otherwise glibc gives each of Ray's threads a heap of its own, and an actor grows.
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}

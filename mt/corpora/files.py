@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from mt.corpora.rows import Rows, rows_of_json, rows_of_lines
-from mt.data.parquet import first_line
+from mt.utils.console import first_line
 from mt.utils.line_io import BLOCK_BYTES, MAX_LINE, without_mark
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other names are text's

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from mt.corpora.files import Block, BlockReader, filesystem, format_of, is_local
 from mt.corpora.operations import Compute, Operation
 from mt.corpora.rows import Rows
-from mt.data.parquet import first_line
-from mt.utils.console import describe, within_memory
+from mt.utils.console import describe, first_line, within_memory
 from mt.utils.json_io import parse_json
 
 MOST_TRIES = 10  # of a block

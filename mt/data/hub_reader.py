@@ -14,8 +14,9 @@ import huggingface_hub
 import pyarrow as pa
 
 from mt.data.corpus_reader import Pair, check_languages, file_stat
-from mt.data.parquet import first_line, open_parquet
+from mt.data.parquet import open_parquet
 from mt.utils.checks import short_repr
+from mt.utils.console import first_line
 
 HUB_TIMEOUT = 8.0  # seconds to wait for the hub's first answer
 

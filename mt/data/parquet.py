@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mt.utils.checks import short_repr
+from mt.utils.console import first_line
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -37,7 +38,3 @@ def read_parquet(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
                 yield source, target
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: damaged: {first_line(error)}") from None
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -131,6 +131,11 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def first_line(error: Exception) -> str:
+    """The first line of a message, which of some libraries' errors says enough."""
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
 def progress_bar(total: int | None, unit: str) -> "tqdm[NoReturn]":
     """A bar on standard error, if that is a terminal; its ``update`` also takes fractions.
 
