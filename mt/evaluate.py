@@ -34,6 +34,7 @@ with console.exit_at_interrupt():
     from mt.evaluation import compare, metrics, plots
     from mt.evaluation import report as reports
     from mt.evaluation.comet import Comet
+    from mt.evaluation.learning_curves import Curves, learning_curves
     from mt.evaluation.report import Report, Row
     from mt.inference.options import SearchOptions, load_search_defaults
     from mt.inference.translator import Translator
@@ -181,9 +182,9 @@ class EvaluatedModel:
             "source_tokens": sum(len(ids) + 1 for ids in tokenizer.encode(sources)),
         }
 
-    def learning_curves(self) -> plots.Curves:
+    def learning_curves(self) -> Curves:
         """Those of its training; none for an ensemble."""
-        return plots.learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
+        return learning_curves(self.paths[0]) if len(self.paths) == 1 else {}
 
     def translate(self, sources: list[str]) -> Iterator[SystemOutput]:
         """The output of each search; its tokens are the model's, eos counted."""

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from mt.utils import console
 
 with console.exit_at_interrupt():
-    from mt.evaluation.plots import learning_curves
+    from mt.evaluation.learning_curves import learning_curves
     from mt.evaluation.report import write_json
     from mt.utils.json_io import read_json
 

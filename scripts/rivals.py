@@ -33,7 +33,7 @@ with console.exit_at_interrupt():
 
     from mt.data.readers import FileReader
     from mt.data.tokenizer import Tokenizer
-    from mt.evaluation.plots import learning_curves
+    from mt.evaluation.learning_curves import learning_curves
     from mt.model import checkpoint
     from mt.utils.atomic import atomic_write
     from mt.utils.checks import check_int

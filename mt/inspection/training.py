@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mt.evaluation import plots
+from mt.evaluation.learning_curves import CURVES, Curves, learning_curves, run_of
 from mt.inspection.arrays import decode
 from mt.inspection.drawing import (
     ACCENT,
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     """The folder of a training run, and its curves."""
 
     folder: Path
-    curves: plots.Curves
+    curves: Curves
     schedule: tuple[int, float] | None  # warmup_steps and lr_factor, where its config tells
     d_model: int
     is_changed: bool  # whether it had another schedule before
@@ -56,10 +56,10 @@ def learning_rates(
 def find_run(report: Report) -> Run | None:
     """The run that wrote the model of a report; None where its folder has no logs."""
     model = Path(report["model"]["name"])
-    curves = plots.learning_curves(model, (*plots.CURVES, "train_loss", "learning_rate"))
+    curves = learning_curves(model, (*CURVES, "train_loss", "learning_rate"))
     if not curves:
         return None
-    folder = plots.run_folder(model)
+    folder = run_of(model)
     schedule = _schedule(folder / "config.yaml")
     is_changed = any(_schedule(earlier) != schedule for earlier in folder.glob("config-*.yaml"))
     return Run(folder, curves, schedule, report["model"]["d_model"], is_changed)
@@ -116,7 +116,7 @@ def _draw_rate(axes: Any, run: Run) -> None:
     axes.set_title("learning rate")
 
 
-def _draw_curves(axes: Any, curves: plots.Curves, names: Sequence[str]) -> None:
+def _draw_curves(axes: Any, curves: Curves, names: Sequence[str]) -> None:
     labels = {
         "train_loss": ("training, smoothed labels", EDGE),
         "train_nll": ("training", ACCENT),

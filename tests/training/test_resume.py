@@ -16,7 +16,7 @@ import torch
 from train_helpers import PAIRS, Forker, arguments, assert_same_weights, run
 
 from mt.data import tokenizer
-from mt.evaluation.plots import learning_curves
+from mt.evaluation.learning_curves import learning_curves
 from mt.model import checkpoint
 from mt.training.checkpointing import CheckpointCallback
 from mt.training.interruption import TimeLimit
