@@ -48,7 +48,8 @@ def learning_rates(
 ) -> list[float]:
     """The learning rate at each step, counted from 1 (5.3, equation 3).
 
-    A test compares it with that of ``mt.training``, which would load Lightning here.
+    ``mt.training`` has the same for one step, which this package may not import; a test compares
+    them.
     """
     return [lr_factor * d_model**-0.5 * min(s**-0.5, s * warmup_steps**-1.5) for s in steps]
 
