@@ -28,9 +28,9 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     transformers.utils.logging.disable_progress_bar()
     ours = common.check_exportable(loaded, "Marian", learned=False, variants=["activation"])
     positions = common.num_positions(loaded)
-    config = transformers.MarianConfig(**marian.config(ours, positions))
+    config = transformers.MarianConfig(**marian.marian_config(ours, positions))
     model: Any = transformers.MarianMTModel(config)
-    weights = marian.weights(ours, common.output_bias(loaded))
+    weights = marian.to_marian(ours, common.output_bias(loaded))
     keys = model.load_state_dict(weights, strict=False)
     derived = (*marian.TIED, marian.SINUSOIDS)
     missing = [name for name in keys.missing_keys if not name.endswith(derived)]

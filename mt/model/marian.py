@@ -81,7 +81,7 @@ def _reordered(weight: Tensor, dim: int | None, order: Tensor) -> Tensor:
     return weight.clone() if dim is None else weight.index_select(dim, order)
 
 
-def config(model: Transformer, positions: int) -> dict[str, Any]:
+def marian_config(model: Transformer, positions: int) -> dict[str, Any]:
     """The arguments of MarianConfig for a model of ours with sinusoids and d_k = d_model / h.
 
     ``positions`` is how many Marian makes: no input or output may be longer.
@@ -108,7 +108,7 @@ def config(model: Transformer, positions: int) -> dict[str, Any]:
     }
 
 
-def weights(model: Transformer, output_bias: Tensor) -> dict[str, Tensor]:
+def to_marian(model: Transformer, output_bias: Tensor) -> dict[str, Tensor]:
     """The state dict of a MarianMTModel, without its tied weights and its positions.
 
     ``output_bias`` [V] is added to the logits.
@@ -128,10 +128,6 @@ def weights(model: Transformer, output_bias: Tensor) -> dict[str, Tensor]:
     return marian_state
 
 
-def _marian_shapes(model: MarianTransformer) -> dict[str, torch.Size]:
-    return {name: w.shape for name, w in weights(model, model.output_bias).items()}
-
-
 def order_of_ids(config: dict[str, Any], unk_id: int) -> list[int]:
     """For each of our ids the Marian id with the same row: pad, unk, bos and eos, then the rest.
 
@@ -143,9 +139,11 @@ def order_of_ids(config: dict[str, Any], unk_id: int) -> list[int]:
 
 
 def from_marian(
-    config: dict[str, Any], weights: dict[str, Tensor], order_of_ids: list[int]
+    config: dict[str, Any], weights: dict[str, Tensor], order: list[int]
 ) -> MarianTransformer:
     """The values of a MarianConfig and a MarianMTModel's state dict -> the same model, our ids.
+
+    ``order`` is that of ``order_of_ids``.
 
     Raises ValueError for what a MarianTransformer cannot be, KeyError for a missing weight. Takes
     no memory but for weights that are there.
@@ -171,24 +169,25 @@ def from_marian(
     name, vocab_size = config["activation_function"], config["vocab_size"]
     activation = next((ours for ours, theirs in FUNCTIONS.items() if theirs == name), name)
     with torch.device("meta"):  # without memory: the configuration may name any size
-        shapes = _marian_shapes(MarianTransformer(activation, vocab_size=vocab_size, **sizes))
-    for name, shape in shapes.items():
-        if weights[name].shape != shape:
+        empty = MarianTransformer(activation, vocab_size=vocab_size, **sizes)
+        wanted = to_marian(empty, empty.output_bias)
+    for name, w in wanted.items():
+        if weights[name].shape != w.shape:
             raise ValueError(
                 f"{name} has the shape {list(weights[name].shape)}, its configuration wants "
-                f"{list(shape)}"
+                f"{list(w.shape)}"
             )
-    model = MarianTransformer(activation, vocab_size=len(order_of_ids), **sizes)
-    order = torch.arange(model.d_model).view(2, -1).t().flatten()  # sine and cosine by turns
+    model = MarianTransformer(activation, vocab_size=len(order), **sizes)
+    columns = torch.arange(model.d_model).view(2, -1).t().flatten()  # sine and cosine by turns
     unused = {name for name in weights if not name.endswith((*TIED, SINUSOIDS))}
     state: dict[str, Tensor] = {}
     for name, marian_names, dim in _names(config["encoder_layers"]):
         stacked = torch.cat([weights[marian_name] for marian_name in marian_names])
-        state[name] = _reordered(stacked.float(), dim, order)
+        state[name] = _reordered(stacked.float(), dim, columns)
         unused -= set(marian_names)
     if unused:
         raise ValueError(f"weights that no Marian model has: {', '.join(sorted(unused)[:3])}")
-    state["embedding.weight"] = state["embedding.weight"][order_of_ids]
-    state["output_bias"] = state["output_bias"].flatten()[order_of_ids]
+    state["embedding.weight"] = state["embedding.weight"][order]
+    state["output_bias"] = state["output_bias"].flatten()[order]
     model.load_state_dict(state)
     return model.eval()

@@ -205,7 +205,7 @@ def prepare(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], An
     import torch
 
     from mt.model import checkpoint
-    from mt.model.marian import weights as marian_weights
+    from mt.model.marian import to_marian
     from mt.utils.line_io import read_lines
 
     model, tokenizer, config, _ = checkpoint.load(args.model)
@@ -222,7 +222,7 @@ def prepare(args: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], An
     task = {
         "model": str(Path(args.model).resolve()),
         "size": [model.config[name] for name in ("d_model", "d_ff", "h", "N", "vocab_size")],
-        "weights": marian_weights(model, torch.zeros(model.config["vocab_size"])),
+        "weights": to_marian(model, torch.zeros(model.config["vocab_size"])),
         "check": {"src": src, "tgt": tgt, "logits": logits},
         "positions": max(len(ids[i]) for i in kept) + MAX_EXTRA + 1,
         "lines": [lines[i] for i in kept],

@@ -41,8 +41,10 @@ def test_our_weights_in_marian_are_the_same_function(N: int, d_model: int, h: in
     for weight in model.parameters():  # also LayerNorms, which begin as ones and zeros
         torch.nn.init.normal_(weight, std=0.3)
     bias = torch.randn(110)
-    oracle = transformers.MarianMTModel(transformers.MarianConfig(**marian.config(model, 64)))
-    keys = oracle.load_state_dict(marian.weights(model, bias), strict=False)
+    oracle = transformers.MarianMTModel(
+        transformers.MarianConfig(**marian.marian_config(model, 64))
+    )
+    keys = oracle.load_state_dict(marian.to_marian(model, bias), strict=False)
     assert not keys.unexpected_keys
     oracle.tie_weights()
     with torch.no_grad():

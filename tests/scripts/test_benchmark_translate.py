@@ -14,7 +14,7 @@ import pytest
 import torch
 from script_helpers import BENCHMARKS, load_script, table_rows
 
-from mt.model.marian import weights as marian_weights
+from mt.model.marian import to_marian
 from mt.model.transformer import Transformer
 
 
@@ -197,7 +197,7 @@ def test_marian_with_mt_s_weights_gives_mt_s_logits(mixed: ModuleType) -> None:
         for name, w in model.named_parameters():
             if name.endswith("bias") or "norm" in name:
                 w.add_(torch.randn_like(w) / 4)  # so that every weight matters
-    weights, size = marian_weights(model, torch.zeros(60)), mixed.Size(32, 64, 4, 2, 60)
+    weights, size = to_marian(model, torch.zeros(60)), mixed.Size(32, 64, 4, 2, 60)
     marian = mixed.filled_marian(weights, size, positions=20)
     src = mixed.padded([[5, 6, 7, 8], [9, 10]], mixed.EOS, mixed.PAD)
     tgt = torch.tensor([[2, 11, 12, 13], [2, 14, 0, 0]])
