@@ -37,6 +37,7 @@ with console.exit_at_interrupt():
     from mt.model.model_path import resolve_model_path
     from mt.utils.atomic import check_not_input, is_open
     from mt.utils.checks import check_int
+    from mt.utils.hashes import sha256_of
     from mt.utils.line_io import (
         ResumableFile,
         Stream,
@@ -124,9 +125,9 @@ def open_output(
     weights = "model.bin" if args.engine == "ctranslate2" else ""
     identity = {
         "model": [checkpoint.digest(Path(model) / weights) for model in args.model],
-        "score": None if args.score is None else checkpoint.digest(args.score),
-        "glossary": None if args.glossary is None else checkpoint.digest(args.glossary),
-        "document": checkpoint.digest(args.input) if args.is_document else None,
+        "score": None if args.score is None else sha256_of(args.score),
+        "glossary": None if args.glossary is None else sha256_of(args.glossary),
+        "document": sha256_of(args.input) if args.is_document else None,
         "column": args.column or None,
         **asdict(options),
         **{name: getattr(args, name) for name in settings},

@@ -31,6 +31,7 @@ from mt.model import checkpoint
 from mt.model.checkpoint import LoadedModel
 from mt.model.device import pick_device
 from mt.utils.checks import check_int
+from mt.utils.hashes import sha256_of
 from mt.utils.json_io import read_json
 
 PRECISIONS = ("float32", "float16", "int8", "int8_bfloat16")
@@ -87,7 +88,7 @@ def write(loaded: LoadedModel, folder: Path, precision: str) -> None:
     (folder / "tokenizer.model").write_bytes(loaded.tokenizer.proto)
     about = {name: loaded.config.get(name) for name in ("languages", "max_length", "confidence")}
     about["search"] = loaded.config.get("search", {})
-    about["sha256"] = {name: checkpoint.digest(folder / name) for name in HASHED}
+    about["sha256"] = {name: sha256_of(folder / name) for name in HASHED}
     (folder / "mt.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
 

@@ -80,7 +80,7 @@ def save(
         # save_file would let only the owner read the file.
         (partial / "model.safetensors").write_bytes(safetensors.torch.save(weights))
         (partial / "tokenizer.model").write_bytes(tokenizer.proto)
-        config["sha256"] = {name: digest(partial / name) for name in _HASHED}
+        config["sha256"] = {name: sha256_of(partial / name) for name in _HASHED}
         (partial / "README.md").write_text(card or _card(config, model), encoding="utf-8")
         (partial / "config.json").write_text(_json(config), encoding="utf-8")
 
@@ -233,7 +233,7 @@ def _check_config(config: dict[str, Any], name: str) -> None:
 def check_hashes(folder: Path, hashes: Any, names: Sequence[str]) -> None:
     """ValueError when a file is not the one that was saved; folders of version 0.1 have no hash."""
     for name in names if isinstance(hashes, dict) else ():
-        if digest(folder / name) != hashes.get(name):
+        if sha256_of(folder / name) != hashes.get(name):
             raise ValueError(
                 f"{folder}/{name}: damaged, or of another model: its SHA-256 is not the one that "
                 "was saved with it"

@@ -21,6 +21,7 @@ from mt.model.limits import MAX_MODEL_BEAM
 from mt.model.transformer import MOST_WIDTH
 from mt.model.weights import check_values, read_pickle, read_safetensors
 from mt.utils.checks import check_int, printable, short_repr
+from mt.utils.hashes import sha256_of
 from mt.utils.json_io import read_json, read_regular
 from mt.utils.locks import waiting_lock
 
@@ -205,7 +206,7 @@ def converted_from_marian(folder: Path, cache: Path) -> Path:
     """
     names = [name for name in (*REQUIRED, *OPTIONAL) if (folder / name).is_file()]
     names += [name for name in WEIGHTS if (folder / name).is_file()][:1]
-    hashes = "".join(f"{name} {checkpoint.digest(folder / name)}\n" for name in names)
+    hashes = "".join(f"{name} {sha256_of(folder / name)}\n" for name in names)
     out = cache / f"marian-{hashlib.sha256(hashes.encode()).hexdigest()[:32]}"
     if not out.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
