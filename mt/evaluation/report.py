@@ -22,7 +22,7 @@ from mt.evaluation import metrics
 from mt.evaluation.comet import Comet
 from mt.evaluation.metrics import format_score
 from mt.utils.atomic import atomic_path, atomic_write
-from mt.utils.json_io import read_json
+from mt.utils.json_io import json_text, read_json
 
 # Ranges of the number of words in a source sentence.
 LENGTHS = ((0, 0), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
@@ -359,10 +359,6 @@ def save(folder: Path, report: Report, sentences: list[list[Row]], replaced: set
 
 def write_json(path: Path, content: Any) -> None:
     atomic_write(path, json_text(content))
-
-
-def json_text(content: Any) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def join_lines(lines: Iterable[str]) -> str:

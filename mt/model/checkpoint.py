@@ -5,7 +5,6 @@ A model folder is self-contained and holds no pickles: ``model.safetensors``, ``
 pickles; they are read under ``weights_only``, which refuses code.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from mt.model.weights import check_shapes, read_checkpoint, read_safetensors, tr
 from mt.utils.atomic import atomic_folder, atomic_write
 from mt.utils.checks import check_int, printable, short_repr
 from mt.utils.hashes import sha256_of
-from mt.utils.json_io import read_json
+from mt.utils.json_io import json_text, read_json
 
 # The second adds ``storage``, which is int8: programs that know only the first one refuse it.
 FORMATS = ("mt-model-1", "mt-model-2")
@@ -82,7 +81,7 @@ def save(
         (partial / "tokenizer.model").write_bytes(tokenizer.proto)
         config["sha256"] = {name: sha256_of(partial / name) for name in _HASHED}
         (partial / "README.md").write_text(card or _card(config, model), encoding="utf-8")
-        (partial / "config.json").write_text(_json(config), encoding="utf-8")
+        (partial / "config.json").write_text(json_text(config), encoding="utf-8")
 
 
 def set_search(folder: str | os.PathLike[str], beam_size: int, alpha: float) -> None:
@@ -90,11 +89,7 @@ def set_search(folder: str | os.PathLike[str], beam_size: int, alpha: float) -> 
     file = Path(folder) / "config.json"
     config = read_json(file)
     config["search"] = {"beam_size": beam_size, "alpha": alpha}
-    atomic_write(file, _json(config))
-
-
-def _json(config: dict[str, Any]) -> str:
-    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    atomic_write(file, json_text(config))
 
 
 _KINDS = {

@@ -1,4 +1,7 @@
-"""Reads files that anybody may have written: regular ones, of a bounded size."""
+"""Reads files that anybody may have written: regular ones, of a bounded size.
+
+Also how JSON is written that people read.
+"""
 
 import json
 import math
@@ -65,3 +68,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def json_number(value: float) -> float | None:
     """A number for JSON, which knows neither NaN nor infinity: bad weights give them."""
     return value if math.isfinite(value) else None
+
+
+def json_text(content: Any) -> str:
+    """The text of a file of JSON, for people to read too."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
