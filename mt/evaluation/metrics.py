@@ -158,7 +158,7 @@ def metric_specs(target: str = "de", tokenized: bool = False) -> list[MetricSpec
     return [cased, chrf, ter, *([_compound_split()] if target == "de" else []), lc_tok]
 
 
-def sentence_metrics(tokenized: bool = False, target: str = "de") -> dict[str, Metric]:
+def sentence_metrics(target: str = "de", tokenized: bool = False) -> dict[str, Metric]:
     """The metrics of single sentences, by the names that reports use.
 
     BLEU counts n-grams up to the sentence's own length (effective order); otherwise a sentence of
@@ -222,10 +222,10 @@ def bleu(
 
 
 def sentence_scores(
-    hypotheses: list[str], references: list[str], tokenized: bool = False, target: str = "de"
+    hypotheses: list[str], references: list[str], target: str = "de", tokenized: bool = False
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """By the names of ``sentence_metrics``: the scores of every sentence, and the signatures."""
-    metrics = sentence_metrics(tokenized, target)
+    metrics = sentence_metrics(target, tokenized)
     scores = {name: sentence_level(m, hypotheses, references) for name, m in metrics.items()}
     return scores, {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
@@ -237,7 +237,7 @@ def sentence_level(metric: Metric, hypotheses: list[str], references: list[str])
 
 
 def token_counts(
-    hypotheses: list[str], references: list[str], tokenized: bool, target: str = "de"
+    hypotheses: list[str], references: list[str], target: str = "de", tokenized: bool = False
 ) -> tuple[int, int]:
     """Tokens of all hypotheses and of all references, as BLEU counts them."""
     metric = BLEU(**_bleu_options(target, tokenized))

@@ -78,17 +78,15 @@ def score_output(
     there are no sentences.
     """
     scores = metrics.all_scores(hypotheses, references, target, tokenized)
-    sentences, signatures = metrics.sentence_scores(hypotheses, references, tokenized, target)
+    sentences, signatures = metrics.sentence_scores(hypotheses, references, target, tokenized)
     main_metrics = metrics.metric_specs(target, tokenized)[:2]
     buckets = []
     num_tokens = num_reference_tokens = 0
     for name, indices in indices_by_length(sources).items():
         outputs, expected = select(hypotheses, indices), select(references, indices)
-        tokens, reference_tokens = metrics.token_counts(outputs, expected, tokenized, target)
-        num_tokens, num_reference_tokens = (
-            num_tokens + tokens,
-            num_reference_tokens + reference_tokens,
-        )
+        tokens, reference_tokens = metrics.token_counts(outputs, expected, target, tokenized)
+        num_tokens += tokens
+        num_reference_tokens += reference_tokens
         bucket: Report = {"words": name, "sentences": len(indices)}
         bucket["scores"] = {spec.name: spec.score(outputs, expected).value for spec in main_metrics}
         buckets.append(bucket | {"length_ratio": _ratio(tokens, reference_tokens)})

@@ -344,7 +344,7 @@ def test_sacrebleu_warns_of_tokenised_text_unless_forced(
 
 @pytest.mark.parametrize("tokenized", [False, True])
 def test_sentence_scores_are_sacrebleus(tokenized: bool) -> None:
-    scores, signatures = metrics.sentence_scores(HYPOTHESES, REFERENCES, tokenized)
+    scores, signatures = metrics.sentence_scores(HYPOTHESES, REFERENCES, tokenized=tokenized)
     metric = sacrebleu.BLEU(effective_order=True, tokenize="none" if tokenized else "13a")
     for i, (hypothesis, reference) in enumerate(zip(HYPOTHESES, REFERENCES, strict=True)):
         assert scores["bleu"][i] == metric.sentence_score(hypothesis, [reference]).score
@@ -364,8 +364,8 @@ def test_blank_lines_are_scored(tokenized: bool) -> None:
     for hypotheses, references in ((["", "a b"], ["a b", ""]), ([""], [""])):
         for score in metrics.all_scores(hypotheses, references, tokenized=tokenized):
             assert math.isfinite(score.value), score
-        metrics.sentence_scores(hypotheses, references, tokenized)
-    assert metrics.token_counts([""], [""], tokenized) == (0, 0)
+        metrics.sentence_scores(hypotheses, references, tokenized=tokenized)
+    assert metrics.token_counts([""], [""], tokenized=tokenized) == (0, 0)
 
 
 # COMET, by a stand-in for its package
