@@ -10,6 +10,7 @@ from mt.inference.kept_verbatim import Kept, as_is
 from mt.inference.number_forms import (
     CURRENCIES,
     amounts,
+    both_written,
     clock_time,
     decade,
     is_number,
@@ -192,7 +193,8 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
         if token.isalpha():
             continue
         if re.search("[0-9]", token):
-            yield from _token(text, match.start(), token, decimal)
+            if kept := _token(text, match.start(), token, decimal):
+                yield kept
         elif "_" in token.strip("_"):
             yield as_is(text, *match.span(), "identifier")
 
@@ -212,16 +214,15 @@ def _inches(text: str, decimal: str) -> Iterator[Kept]:
             is_quoted = not is_quoted
 
 
-def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
-    """What must be kept of a run of characters that may have a digit."""
+def _token(text: str, start: int, token: str, decimal: str) -> Kept | None:
+    """What must be kept of a run of characters with a digit; None if a head had the digits."""
     if head := _HEAD.match(token):
         start, token = start + head.end(), token[head.end() :]
     if compound := _COMPOUND.fullmatch(token):
         token = compound[1]
         forms = written(token, decimal)
         forms += tuple(f"{form}-" for form in forms)  # 5-jährig
-        yield Kept(start, start + len(token), "number", forms)
-        return
+        return Kept(start, start + len(token), "number", forms)
     rate = _RATE.fullmatch(token)
     if rate and is_number(rate[1]) and text[start - 1 : start] in CURRENCIES:
         token = rate[1]
@@ -229,46 +230,52 @@ def _token(text: str, start: int, token: str, decimal: str) -> Iterator[Kept]:
     while len(parts) > 1 and _is_word(parts[-1]):
         parts.pop()  # "sized" of "A4-sized"
     token = "-".join(parts)
-    end = start + len(token)
     if not re.search("[0-9]", token):
-        return
+        return None
+    return _of_kind(text, start, token, decimal)
+
+
+def _of_kind(text: str, start: int, token: str, decimal: str) -> Kept:
+    """What a token with a digit is: a number, a date, a range and so on, else an identifier."""
+    end = start + len(token)
     amount_of = _SHORT_AMOUNT.fullmatch(token)
     if amount_of and text[start - 1 : start] in CURRENCIES:
         token = amount_of[1] + _LONG_SIGN[amount_of[2]]
     if is_number(token):
-        yield _number(text, start, token, decimal)
-    elif (short := _SHORTENED.fullmatch(token)) and is_number(short[1]) and decimal != "as written":
+        return _number(text, start, token, decimal)
+    if (short := _SHORTENED.fullmatch(token)) and is_number(short[1]) and decimal != "as written":
         forms = shortened(written(short[1], decimal), short[2])
         amount = _amount(text, start, end, forms)
-        yield amount or Kept(start, end, "number", tuple(dict.fromkeys((token, *forms))))
-    elif match := _ORDINAL.fullmatch(token):
-        yield Kept(start, end, "ordinal", ordinal(match[1], decimal))
-    elif match := _DECADE.fullmatch(token):
-        yield Kept(start, end, "ordinal", decade(match[1]))
-    elif (match := _MEASURE.fullmatch(token)) and is_number(match[1]):
+        return amount or Kept(start, end, "number", tuple(dict.fromkeys((token, *forms))))
+    if match := _ORDINAL.fullmatch(token):
+        return Kept(start, end, "ordinal", ordinal(match[1], decimal))
+    if match := _DECADE.fullmatch(token):
+        return Kept(start, end, "ordinal", decade(match[1]))
+    if (match := _MEASURE.fullmatch(token)) and is_number(match[1]):
         numbers = written(match[1], decimal)
         forms = tuple(f"{number}{blank}{match[2]}" for number in numbers for blank in ("", " "))
-        yield Kept(start, end, "number", forms)
-    elif decimal != "as written" and (forms := _numeric_date(token)):
-        yield Kept(start, end, "date", forms)
-    elif (match := _RANGE.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
-        if decimal != "as written" and max(len(match[1]), len(match[3])) < 3:
-            before = text[max(0, start - _CONTEXT) : start]
-            if _SCORE_BEFORE.search(before) and _SCORE_AFTER.match(text, end):
-                yield Kept(start, end, "number", (f"{match[1]}:{match[3]}",))
-                return
-        forms = number_range(match[1], match[2], match[3], decimal)
-        yield Kept(start, end, "number", forms)
-    elif (match := _PAIR.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
+        return Kept(start, end, "number", forms)
+    if decimal != "as written" and (forms := _numeric_date(token)):
+        return Kept(start, end, "date", forms)
+    if (match := _RANGE.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
+        is_result = decimal != "as written" and _is_result(text, start, end, match)
+        result = (f"{match[1]}:{match[3]}",)
+        forms = result if is_result else number_range(match[1], match[2], match[3], decimal)
+        return Kept(start, end, "number", forms)
+    if (match := _PAIR.fullmatch(token)) and is_number(match[1]) and is_number(match[3]):
         if _is_numbered(text, start):
-            yield as_is(text, start, end, "identifier")
-            return
-        ends = written(match[1], decimal), written(match[3], decimal)
-        pairs = dict.fromkeys((ends[0][i], ends[1][i]) for i in (0, -1))
+            return as_is(text, start, end, "identifier")
+        pairs = both_written(match[1], match[3], decimal)
         forms = tuple(f"{one}{match[2]}{other}{match[4] or ''}" for one, other in pairs)
-        yield Kept(start, end, "number", forms)
-    else:
-        yield as_is(text, start, end, "identifier")
+        return Kept(start, end, "number", forms)
+    return as_is(text, start, end, "identifier")
+
+
+def _is_result(text: str, start: int, end: int, numbers: re.Match[str]) -> bool:
+    """Whether a range such as 3-1 is the score of a match."""
+    before = text[max(0, start - _CONTEXT) : start]
+    is_short = max(len(numbers[1]), len(numbers[3])) < 3
+    return bool(is_short and _SCORE_BEFORE.search(before) and _SCORE_AFTER.match(text, end))
 
 
 def _is_numbered(text: str, start: int) -> bool:

@@ -39,6 +39,12 @@ def written(number: str, decimal: str) -> tuple[str, ...]:
     return forms if decimal == "german" else (*forms, number)
 
 
+def both_written(first: str, last: str, decimal: str) -> list[tuple[str, str]]:
+    """Two numbers in the first form of ``written``, and both in its last one."""
+    ends = written(first, decimal), written(last, decimal)
+    return list(dict.fromkeys((ends[0][i], ends[1][i]) for i in (0, -1)))
+
+
 def numerals(number: str) -> tuple[str, ...]:
     """What a German translator may write for a small number."""
     if len(number) > 2 or not number.isdecimal():
@@ -65,8 +71,7 @@ def decade(number: str) -> tuple[str, ...]:
 
 def number_range(first: str, dash: str, last: str, decimal: str) -> tuple[str, ...]:
     """The forms of a range such as 3-5, with a hyphen or an en dash."""
-    ends = written(first, decimal), written(last, decimal)
-    pairs = dict.fromkeys((ends[0][i], ends[1][i]) for i in (0, -1))
+    pairs = both_written(first, last, decimal)
     dashes = "-–" if dash == "-" else "–-"
     return tuple(f"{one}{sign}{other}" for one, other in pairs for sign in dashes)
 
