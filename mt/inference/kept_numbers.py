@@ -305,20 +305,15 @@ def _number(text: str, start: int, number: str, decimal: str) -> Kept:
         forms = with_sign(forms, "-−–")
         signed_amount = _amount(text, start, end, forms) or Kept(start, end, "number", forms)
         return signed_amount._replace(start=start - 1)
-    signed = _sign_and_currency(text, start)
-    if signed and decimal != "as written" and (match := _MILLIONS.match(text, end)):
+    million = None if decimal == "as written" else _MILLIONS.match(text, end)
+    if million and (signed := _sign_and_currency(text, start)):
         sign, currency = signed
-        every = millions(with_sign(forms, sign), match[1], currency)
-        return Kept(start - 2, match.end(), "number", every)
+        every = millions(with_sign(forms, sign), million[1], currency)
+        return Kept(start - 2, million.end(), "number", every)
     is_plain = text[start - 1 : start] in CURRENCIES and not text[start - 2 : start - 1].isalpha()
-    if (
-        is_plain
-        and not signed
-        and decimal != "as written"
-        and (match := _MILLIONS.match(text, end))
-    ):
-        every = millions(forms, match[1], text[start - 1])
-        return Kept(start - 1, match.end(), "number", every)
+    if million and is_plain:
+        every = millions(forms, million[1], text[start - 1])
+        return Kept(start - 1, million.end(), "number", every)
     if amount := _amount(text, start, end, forms):
         return amount
     # "with Windows 7", but not "Buy 3"
