@@ -193,8 +193,7 @@ def find_with_digits(text: str, decimal: str) -> Iterator[Kept]:
         if token.isalpha():
             continue
         if re.search("[0-9]", token):
-            if kept := _token(text, match.start(), token, decimal):
-                yield kept
+            yield _token(text, match.start(), token, decimal)
         elif "_" in token.strip("_"):
             yield as_is(text, *match.span(), "identifier")
 
@@ -214,8 +213,8 @@ def _inches(text: str, decimal: str) -> Iterator[Kept]:
             is_quoted = not is_quoted
 
 
-def _token(text: str, start: int, token: str, decimal: str) -> Kept | None:
-    """What must be kept of a run of characters with a digit; None if a head had the digits."""
+def _token(text: str, start: int, token: str, decimal: str) -> Kept:
+    """What must be kept of a run of characters with a digit."""
     if head := _HEAD.match(token):
         start, token = start + head.end(), token[head.end() :]
     if compound := _COMPOUND.fullmatch(token):
@@ -229,10 +228,7 @@ def _token(text: str, start: int, token: str, decimal: str) -> Kept | None:
     parts = token.split("-")
     while len(parts) > 1 and _is_word(parts[-1]):
         parts.pop()  # "sized" of "A4-sized"
-    token = "-".join(parts)
-    if not re.search("[0-9]", token):
-        return None
-    return _of_kind(text, start, token, decimal)
+    return _of_kind(text, start, "-".join(parts), decimal)
 
 
 def _of_kind(text: str, start: int, token: str, decimal: str) -> Kept:
