@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from mt.corpora.rows import Rows, rows_of_json, rows_of_lines
+from mt.data.corpus_reader import is_data_file
 from mt.utils.console import first_line
 from mt.utils.line_io import BLOCK_BYTES, MAX_LINE, without_mark
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}  # other names are text's
 COMPRESSIONS = (".gz", ".zst")
 OTHERS = (".bz2", ".csv", ".tsv", ".xz", ".zip")  # no text with a row a line
-ERRORS = ".errors.jsonl"  # the end of the name of the file of bad rows
 KEY_ROWS = 1000  # of JSON lines, in which a column must come
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowException)
 
@@ -86,15 +86,11 @@ def find(pattern: str) -> list[str]:
         paths = [inner]
     else:
         entries = fs.ls(inner, detail=False) if fs.isdir(inner) else fs.glob(inner)
-        paths = sorted(path for path in entries if _is_data(path) and fs.isfile(path))
+        files = (path for path in entries if is_data_file(path.rsplit("/", 1)[-1]))
+        paths = sorted(filter(fs.isfile, files))
     if not paths:
         raise FileNotFoundError(f"no input: {pattern}")
     return [fs.unstrip_protocol(p) if "://" in pattern else p for p in paths]
-
-
-def _is_data(path: str) -> bool:
-    name = path.rsplit("/", 1)[-1]  # of a folder on the web it is empty
-    return bool(name) and name[0] not in "._" and not name.endswith(ERRORS)
 
 
 @contextmanager

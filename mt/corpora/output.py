@@ -20,9 +20,10 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mt.corpora.files import ERRORS, Block, Format, filesystem, format_of, is_local
+from mt.corpora.files import Block, Format, filesystem, format_of, is_local
 from mt.corpora.rows import as_text
 from mt.corpora.worker import BlockRecord, parse_record, part_path, record_path, write_whole
+from mt.data.corpus_reader import ERRORS_SUFFIX
 from mt.utils.atomic import only_writer
 from mt.utils.json_io import parse_json
 
@@ -52,7 +53,7 @@ class Output:
         self.partial = f"{head}{slash}.{name}.partial"
         self._manifest = f"{self.partial}/manifest.json"
         self.parts = ""  # the folder of this run's parts; ``begin`` makes it
-        self.errors = f"{self.path}{ERRORS}"
+        self.errors = f"{self.path}{ERRORS_SUFFIX}"
         self.overwrite = overwrite
         # The kind of all parts; None: each that of its input.
         self.kind: str | None = None

@@ -8,6 +8,8 @@ from mt.utils.checks import short_repr
 
 Pair = tuple[str, str]
 
+ERRORS_SUFFIX = ".errors.jsonl"  # of the files to which mt.corpus writes bad rows
+
 
 class CorpusReader(Protocol):
     """Reads the sentence pairs of a corpus."""
@@ -26,6 +28,11 @@ def check_languages(src: Any, tgt: Any, *kinds: type) -> None:
             raise ValueError(f"data.{name}={short_repr(value)}: must name a side, such as en")
     if str(src) == str(tgt):
         raise ValueError(f"data.src={src} and data.tgt={tgt}: the source is the target")
+
+
+def is_data_file(name: str) -> bool:
+    """Whether a file of a folder has data, by its name, which of a folder on the web is empty."""
+    return bool(name) and name[0] not in "._" and not name.endswith(ERRORS_SUFFIX)
 
 
 def file_stat(path: Path) -> tuple[str, int, int]:

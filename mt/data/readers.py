@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.data import phrasebook
-from mt.data.corpus_reader import CorpusReader, Pair, check_languages, file_stat
+from mt.data.corpus_reader import CorpusReader, Pair, check_languages, file_stat, is_data_file
 from mt.data.hub_reader import HubReader
 from mt.data.parquet import read_parquet
 from mt.utils.checks import short_repr
@@ -187,7 +187,7 @@ class FileReader:
             paths = list(map(Path, glob.glob(location)))
         else:
             return []
-        return sorted(path for path in paths if path.is_file() and _is_data(path.name))
+        return sorted(path for path in paths if path.is_file() and is_data_file(path.name))
 
     def _read_tsv(self, split: str, path: Path) -> Iterator[Pair]:
         rows = (line.split("\t") for line in read_lines(path))
@@ -242,11 +242,6 @@ class FileReader:
                 message = f"{reason}; data.src and data.tgt name the keys of two texts"
                 raise ValueError(f"{path}, line {number}: {message}") from None
             yield src, tgt
-
-
-def _is_data(name: str) -> bool:
-    """Whether a file of a folder has pairs; mt.corpus writes its bad rows to *.errors.jsonl."""
-    return name[0] not in "._" and not name.endswith(".errors.jsonl")
 
 
 def _format_of(name: str) -> str | None:
