@@ -172,8 +172,8 @@ class TranslationModule(pl.LightningModule):
         multiply_all(gradients, self.trainer.world_size / totals[0])
         # Every rank reads the same totals, one step late so that none waits for its device.
         self._check_pending_loss()
-        alone = self.trainer.world_size == 1
-        if (alone and self.stop_requested) or (self._pending and self._pending.read()[1] > 0):
+        is_single = self.trainer.world_size == 1
+        if (is_single and self.stop_requested) or (self._pending and self._pending.read()[1] > 0):
             self.stopped = self.trainer.should_stop = True
             self.trainer.limit_val_batches = 0  # the request cannot wait for a validation
         copied = torch.cuda.Event() if totals.is_cuda else None

@@ -200,7 +200,7 @@ def _module_arguments(config: TrainConfig, pretrained: PretrainedModel | None) -
 
 
 def _check_module_arguments(config: TrainConfig, hparams: dict[str, Any]) -> None:
-    """Raise the error of a wrong one now; the tokenizer may take minutes.
+    """Raise now the error of a wrong argument; the tokenizer may take minutes.
 
     ValueError for a model that does not fit in this machine's memory: 16 bytes a parameter on a
     CPU, the weights, their gradients and Adam's two moments; on a GPU the weights come from there.
@@ -240,6 +240,10 @@ def _make_module(
     return module
 
 
+def _is_decoder_only(config: TrainConfig) -> bool:
+    return bool(config.model.get("architecture") == DecoderOnly.architecture)
+
+
 def _check_positions(config: TrainConfig) -> None:
     """ValueError when a sentence may be longer than the positions that the model learns."""
     learned, max_length = config.model.get("learned_positions"), config.data.clean.max_length
@@ -250,8 +254,7 @@ def _check_positions(config: TrainConfig) -> None:
         raise ValueError(
             f"model.learned_positions cannot go with {name}, which makes sentences longer"
         )
-    is_alone = config.model.get("architecture") == DecoderOnly.architecture
-    if is_alone and max_length is not None:  # a source, its eos, bos and a target
+    if _is_decoder_only(config) and max_length is not None:  # a source, its eos, bos and a target
         max_length += 1 + (0 if isinstance(config.data.reader, TextReader) else max_length)
     if type(learned) is int and (max_length is None or max_length >= learned):
         bound = "null, no bound" if max_length is None else max_length
@@ -263,8 +266,7 @@ def _check_positions(config: TrainConfig) -> None:
 
 def _check_architecture(config: TrainConfig) -> None:
     """ValueError for plain text, which an encoder would not read."""
-    is_alone = config.model.get("architecture") == DecoderOnly.architecture
-    if isinstance(config.data.reader, TextReader) and not is_alone:
+    if isinstance(config.data.reader, TextReader) and not _is_decoder_only(config):
         raise ValueError(
             "data=text is for a decoder-only model: choose model=decoder_only, "
             "decoder_only_tiny or decoder_only_big"
