@@ -17,7 +17,7 @@ from mt.inference.alignment import Aligner, soft_alignment
 from mt.inference.confidence import Calibration, confidence
 from mt.inference.inputs import Input
 from mt.inference.sentence_search import Hypothesis
-from mt.inference.terms import written
+from mt.inference.terms import text_with_terms
 from mt.inference.translation import TranslatedPart, Translation
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def output_text(output: Output, ids: list[int], tokenizer: Tokenizer) -> str:
         rest = terms.rest_of(text, all_caps)
         stray = stray if rest is None else "".join(set(rest) & terms.stray)
     if terms is not None and (terms.rewrite or all_caps or stray):
-        text = written(ids, terms, tokenizer, all_caps, stray)
+        text = text_with_terms(ids, terms, tokenizer, all_caps, stray)
     elif all_caps:
         text = text.upper()
     is_continued = not output.input.ids  # its text is the beginning of the output
@@ -99,7 +99,7 @@ def _with_items(output: Output, tokenizer: Tokenizer) -> list[Hypothesis]:
     return [best, *(other for other, text in pairs if terms.rest_of(text, any_case) is not None)]
 
 
-def segment(
+def translated_part(
     output: Output,
     text: str,
     tokenizer: Tokenizer,
@@ -143,17 +143,17 @@ def join(
         text = "" if is_blank else unchanged(line)
         return Translation(line, text, 0.0, 0, ((text, 0.0),))
     ranks = list(zip(*(_with_items(output, tokenizer) for output in outputs), strict=False))
-    texts = [
+    part_texts = [
         [output_text(o, h.ids, tokenizer) for o, h in zip(outputs, hypotheses, strict=True)]
         for hypotheses in ranks
     ]
     scores = [sum(h.score for h in hypotheses) / len(hypotheses) for hypotheses in ranks]
     befores = [output.input.before for output in outputs]
-    lines = ["".join(map("".join, zip(befores, parts, strict=True))) for parts in texts]
+    lines = ["".join(map("".join, zip(befores, parts, strict=True))) for parts in part_texts]
     n_best = tuple(zip(lines, scores, strict=True))
     translated_parts = tuple(
-        segment(output, text, tokenizer, find_aligner, calibration)
-        for output, text in zip(outputs, texts[0], strict=True)
+        translated_part(output, text, tokenizer, find_aligner, calibration)
+        for output, text in zip(outputs, part_texts[0], strict=True)
     )
     if any(math.isnan(output.hypotheses[0].score) for output in outputs):
         log.warning(f"the model's logits are not numbers: no translation of {line[:30]!r}")

@@ -273,7 +273,7 @@ class TermEncoder:
         return ways, UNK in after_blank or any(text != form for text in spelled)
 
 
-def written(
+def text_with_terms(
     ids: Sequence[int],
     terms: SearchTerms,
     tokenizer: Tokenizer,

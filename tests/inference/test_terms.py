@@ -3,7 +3,7 @@
 import pytest
 
 from mt.inference.glossary import Glossary
-from mt.inference.terms import TermEncoder, TermRules, Terms, written
+from mt.inference.terms import TermEncoder, TermRules, Terms, text_with_terms
 from mt.inference.translator import Translator
 
 GLOSSARY = Glossary([("contract", ["Vertrag"]), ("house", ["Gebäude"])])
@@ -134,8 +134,8 @@ def test_written_keeps_the_case_of_terms(everyday: Translator) -> None:
     terms = encoder.encode(Terms(required=(("iPhone",),)))
     assert terms is not None
     (ids,) = everyday.tokenizer.encode_target(["Das iPhone ist neu."])
-    assert written(ids, terms, everyday.tokenizer, all_caps=True) == "DAS iPhone IST NEU."
-    assert written(ids, terms, everyday.tokenizer) == "Das iPhone ist neu."
+    assert text_with_terms(ids, terms, everyday.tokenizer, all_caps=True) == "DAS iPhone IST NEU."
+    assert text_with_terms(ids, terms, everyday.tokenizer) == "Das iPhone ist neu."
 
 
 def test_a_word_of_the_glossary_is_in_capitals_where_all_is(everyday: Translator) -> None:
