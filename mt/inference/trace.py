@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mt.data.special_ids import BOS
-from mt.inference.incremental import InferenceModel
+from mt.inference.incremental import InferenceAttention, InferenceFeedForward, InferenceModel
 
 
 class Attention(NamedTuple):
@@ -93,7 +93,9 @@ def trace(model: InferenceModel, source: list[int], target: list[int]) -> Trace:
     )
 
 
-def _attend(attention: Any, x: Tensor, memory: Tensor | None, mask: Tensor) -> Attention:
+def _attend(
+    attention: InferenceAttention, x: Tensor, memory: Tensor | None, mask: Tensor
+) -> Attention:
     """Equation 1 step by step; ``memory`` None is self-attention."""
     if memory is None:
         Q, new = attention.project(x, 1)
@@ -113,7 +115,7 @@ def _attend(attention: Any, x: Tensor, memory: Tensor | None, mask: Tensor) -> A
     return Attention(x, Q, K, V, scores, scaled, mask, weights, concat, output, add_norm)
 
 
-def _feed_forward(layer: Any, x: Tensor) -> FeedForward:
+def _feed_forward(layer: InferenceFeedForward, x: Tensor) -> FeedForward:
     inner = layer.inner(x)
     return FeedForward(x, inner, layer.W_2(inner), layer(x))
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Timer
@@ -102,7 +102,7 @@ class TimeLimit(Timer):
             )
 
 
-def exit_now(trainer: pl.Trainer, folder: Path, signum: int) -> None:
+def exit_now(trainer: pl.Trainer, folder: Path, signum: int) -> NoReturn:
     """End this process and all that it has started, without waiting for the other ranks."""
     message = f"ended at once by {signal.Signals(signum).name}; {resume_hint(folder)}"
     os.write(2, f"mt.train: {message}\n".encode())

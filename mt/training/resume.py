@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from omegaconf import OmegaConf
@@ -43,7 +43,7 @@ MISSING = object()
 def check_checkpoint(path: Path, saved: dict[str, Any]) -> None:
     """ValueError that names the file unless ``saved`` holds all that a resumed run reads."""
 
-    def refuse(reason: str) -> None:
+    def refuse(reason: str) -> NoReturn:
         raise ValueError(f"{path}: not a training checkpoint of this project: {reason}")
 
     for name, kind in NEEDED.items():
