@@ -108,12 +108,12 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
             raise ValueError(f"{folder} holds a run: add ckpt=last to continue it, or name another")
         return None
     if ckpt == "auto":
-        if not _is_named():
+        if not is_named("hydra.run.dir"):
             raise ValueError("ckpt=auto continues in the folder that hydra.run.dir=FOLDER names")
         return max(checkpoints, key=_progress, default=None)
     if ckpt == "last":
         if not checkpoints:
-            where = folder if _is_named() else "outputs/"
+            where = folder if is_named("hydra.run.dir") else "outputs/"
             raise FileNotFoundError(f"no checkpoint in {where}: leave out ckpt=last to begin a run")
         return max(checkpoints, key=_progress)
     path = Path(str(ckpt))
@@ -128,9 +128,9 @@ def resume_path(folder: Path, ckpt: str | None) -> Path | None:
     return path
 
 
-def _is_named() -> bool:
-    """Whether the command line names the folder of the run."""
-    return any(o.startswith("hydra.run.dir=") for o in HydraConfig.get().overrides.hydra)
+def is_named(setting: str) -> bool:
+    """Whether the command line names a folder by this setting, such as hydra.run.dir."""
+    return any(o.startswith(f"{setting}=") for o in HydraConfig.get().overrides.hydra)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -29,7 +29,7 @@ from tabulate import tabulate
 
 from mt.data.preprocessing import first_pairs
 from mt.model.decoder_only import make_model
-from mt.training.run_dir import is_finished, only_run
+from mt.training.run_dir import is_finished, is_named, only_run
 from mt.utils import console, hydra_app
 from mt.utils.atomic import atomic_write
 from mt.utils.json_io import read_json
@@ -133,8 +133,7 @@ def _check(folder: Path, job: Job | None, overrides: list[str], ckpt: str | None
         raise ValueError(
             f"ckpt={ckpt}: a sweep continues with ckpt=auto and hydra.sweep.dir=FOLDER"
         )
-    named = any(o.startswith("hydra.sweep.dir=") for o in HydraConfig.get().overrides.hydra)
-    if ckpt == "auto" and not named:
+    if ckpt == "auto" and not is_named("hydra.sweep.dir"):
         raise ValueError("ckpt=auto continues the sweep that hydra.sweep.dir=FOLDER names")
     if job is None:
         return
