@@ -14,7 +14,7 @@ from mt.model.weights import read_checkpoint
 from mt.training.config import MOST_STEPS
 from mt.training.lightning_module import TranslationModule
 from mt.training.lightning_private import set_logged_step, set_position, set_validation_interval
-from mt.training.run_dir import resume_hint, step_files, step_of
+from mt.training.run_dir import resume_hint, step_files, step_name, step_of
 from mt.utils.atomic import atomic_path
 
 NEVER_VALIDATE = 2**62  # batches between validations
@@ -151,7 +151,7 @@ class CheckpointCallback(pl.Callback):
         What ``at_end`` adds between two intervals leaves the mean when the run goes on: the model
         is that of a run that never ended there.
         """
-        name = f"step-{trainer.global_step:08d}.ckpt"
+        name = step_name(trainer.global_step)
         is_extra = at_end and (name not in self.step_files or name == self.extra)
         kept = (file for file in self.step_files if file not in (name, self.extra))
         self.step_files = [*kept, name][-self.keep :]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mt.model.decoder_only import make_model
 from mt.model.weights import check_shapes, check_values, transformer_weights
+from mt.training.run_dir import STEP_FILE
 from mt.utils.atomic import atomic_write
 from mt.utils.checks import short_repr
 
@@ -54,7 +55,7 @@ def check_checkpoint(path: Path, saved: dict[str, Any]) -> None:
     length = data.get("epoch_length", 1)  # checkpoints of version 0.1 may lack it
     if type(length) is not int or min(length, data["max_tokens"], data["world_size"]) < 1:
         refuse("TranslationData has no sizes above 0")
-    if not all(isinstance(name, str) and re.fullmatch(r"step-\d{8,}\.ckpt", name) for name in kept):
+    if not all(isinstance(name, str) and STEP_FILE.fullmatch(name) for name in kept):
         refuse("callbacks.Saving.kept names other files than its checkpoints")
     if not re.match(r"[2-9]\.\d+", saved["pytorch-lightning_version"]):
         refuse("of another version of Lightning")

@@ -19,6 +19,7 @@ from mt.utils.json_io import read_json
 from mt.utils.locks import exclusive_lock
 from mt.utils.processes import SWEEP
 
+STEP_FILE = re.compile(r"step-\d{8,}\.ckpt")
 LOCK_TIMEOUT = 3.0  # seconds in which the workers of a killed run end, which hold its lock
 
 
@@ -141,8 +142,13 @@ def _checkpoints(folder: Path) -> list[Path]:
 def step_files(checkpoints: Path) -> list[Path]:
     """The checkpoints of steps that a run has written, in order; copies of them are the user's."""
     paths = checkpoints.glob("step-*.ckpt")
-    written = [path for path in paths if re.fullmatch(r"step-\d{8,}\.ckpt", path.name)]
+    written = [path for path in paths if STEP_FILE.fullmatch(path.name)]
     return sorted(written, key=step_of)
+
+
+def step_name(step: int) -> str:
+    """The name of the file of a step, which STEP_FILE matches."""
+    return f"step-{step:08d}.ckpt"
 
 
 def step_of(file: Path) -> int:
