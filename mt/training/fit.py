@@ -160,14 +160,9 @@ def _validate_model(run: Run, paths: list[Path]) -> dict[str, Any]:
             f"learning. Take average={len(paths) // 2} for the next training; of this one "
             f"mt.translate takes a single checkpoint too: --model {shlex.quote(str(paths[-1]))}"
         )
-    return {
-        "validation perplexity": perplexity,
-        **(
-            {
-                "validation sacreBLEU": round(float(scores["val_bleu"]), 2),
-                "signature": metrics.bleu(["x"], ["x"], target=run.module.languages[1]).signature,
-            }
-            if "val_bleu" in scores
-            else {}
-        ),
-    }
+    results: dict[str, Any] = {"validation perplexity": perplexity}
+    if "val_bleu" in scores:
+        results["validation sacreBLEU"] = round(float(scores["val_bleu"]), 2)
+        signature = metrics.bleu(["x"], ["x"], target=run.module.languages[1]).signature
+        results["signature"] = signature
+    return results
