@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from lxml import etree
 
-from mt.documents.archive import Archive
+from mt.documents.archive import Archive, count_markup
 from mt.documents.document import DocumentError, Segment
 from mt.documents.inline import Paragraph
-from mt.documents.xml_text import count_markup, parse, serialize
+from mt.documents.xml_text import parse, serialize
 
 MAX_MARKUP = 4_000_000  # of all parts together, which limits the time to read them
 MAX_SEGMENTS = 100_000

@@ -4,16 +4,12 @@ import re
 
 from lxml import etree
 
+from mt.documents.archive import count_markup
 from mt.documents.document import DocumentError
 from mt.utils.checks import printable
 
 MAX_MARKUP = 2_000_000  # of one part; a book of 1,000 pages has a million
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def count_markup(content: bytes) -> int:
-    """The signs of XML that can each become an object of some hundred bytes."""
-    return content.count(b"<") + content.count(b"=")
 
 
 def parse(content: bytes, part: str) -> etree._Element:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from mt.documents.archive import UNREAD_FORMATS, Archive
+from mt.documents.archive import UNREAD_FORMATS, Archive, count_markup
 from mt.documents.document import Document, DocumentError, Segment
 from mt.documents.formats import EXTENSIONS, OPEN_DOCUMENT, extension_of, read_document
 from mt.documents.tags import needs_links
@@ -188,7 +188,7 @@ def _read(order: Order) -> Document:
     if extension_of(order.name) in ARCHIVES:
         archive = Archive(order.data, MOST_UNPACKED)
         contents = map(archive.read, archive.names)
-        signs = sum(content.count(b"<") + content.count(b"=") for content in contents)
+        signs = sum(map(count_markup, contents))
         most = MOST_MARKUP
     else:
         signs, most = len(SIGN.findall(order.data)), MOST_SIGNS
