@@ -88,32 +88,7 @@ def make_router(service: Service) -> APIRouter:
     )
     async def translate(request: Request) -> dict[str, Any]:
         service.check_authorization(request.scope)
-        body = await read_body(request, TranslateBody, form=True)
-        body.check()
-        check_target(service, body.target_lang)
-        texts = [body.text] if isinstance(body.text, str) else body.text
-        service.check_texts(texts)
-        sources = await _sources(service, body.source_lang, texts)
-        todo = [text for text, code in zip(texts, sources, strict=True) if code != service.target]
-        split = body.split_sentences != "0"
-        if body.tag_handling:
-            is_xml = body.tag_handling == "xml"
-            ignored = body.ignore_tags if is_xml else []
-            done = iter(await service.translate_markup(todo, ignored, split, is_xml))
-        else:
-            if body.split_sentences in ("0", "nonewlines"):  # a line break ends nothing
-                todo = [" ".join(text.splitlines()) for text in todo]
-            done = iter([best for best, *_ in await service.translate_texts(todo, split)])
-        answers = []
-        for text, code in zip(texts, sources, strict=True):
-            answer: dict[str, Any] = {"detected_source_language": code.upper()}
-            answer["text"] = text if code == service.target else next(done)
-            if body.show_billed_characters:
-                answer["billed_characters"] = len(text)
-            if body.model_type:
-                answer["model_type_used"] = "latency_optimized"
-            answers.append(answer)
-        return {"translations": answers}
+        return await _translate(service, await read_body(request, TranslateBody, form=True))
 
     @router.post("/languages", include_in_schema=False)
     @router.get("/languages", summary="The languages at hand")
@@ -131,6 +106,35 @@ def make_router(service: Service) -> APIRouter:
         return {"character_count": service.characters, "character_limit": CHARACTER_LIMIT}
 
     return router
+
+
+async def _translate(service: Service, body: TranslateBody) -> dict[str, Any]:
+    """The answer to a request. Raises RequestError for what cannot be done."""
+    body.check()
+    check_target(service, body.target_lang)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    service.check_texts(texts)
+    sources = await _sources(service, body.source_lang, texts)
+    todo = [text for text, code in zip(texts, sources, strict=True) if code != service.target]
+    split = body.split_sentences != "0"
+    if body.tag_handling:
+        is_xml = body.tag_handling == "xml"
+        ignored = body.ignore_tags if is_xml else []
+        done = iter(await service.translate_markup(todo, ignored, split, is_xml))
+    else:
+        if body.split_sentences in ("0", "nonewlines"):  # a line break ends nothing
+            todo = [" ".join(text.splitlines()) for text in todo]
+        done = iter([best for best, *_ in await service.translate_texts(todo, split)])
+    answers = []
+    for text, code in zip(texts, sources, strict=True):
+        answer: dict[str, Any] = {"detected_source_language": code.upper()}
+        answer["text"] = text if code == service.target else next(done)
+        if body.show_billed_characters:
+            answer["billed_characters"] = len(text)
+        if body.model_type:
+            answer["model_type_used"] = "latency_optimized"
+        answers.append(answer)
+    return {"translations": answers}
 
 
 def check_target(service: Service, code: str) -> None:

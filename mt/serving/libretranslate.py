@@ -52,43 +52,7 @@ def make_router(service: Service) -> APIRouter:
         ),
     )
     async def translate(request: Request) -> dict[str, Any]:
-        body = await read_body(request, TranslateBody, form=True)
-        service.check_key(body.api_key, 403)
-        if not body.q:
-            raise bad_request("q: is empty")
-        if body.alternatives > limits.alternatives:
-            raise bad_request(f"alternatives: at most {limits.alternatives} can be had")
-        texts = [body.q] if isinstance(body.q, str) else body.q
-        service.check_texts(texts)
-        target_language = known_language(service, body.target)
-        detected = None
-        if body.source == "auto":
-            detected = [await service.detector.language(text) for text in texts]
-            sources = [language for language, _ in detected]
-        else:
-            sources = [known_language(service, body.source)] * len(texts)
-        for language in sources:
-            if target_language not in (language, target):
-                raise bad_request(
-                    f"{language_name(target_language)} ({target_language}) is not available as a "
-                    f"target language from {language_name(language)} ({language})"
-                )
-        todo = [text for text, code in zip(texts, sources, strict=True) if code != target_language]
-        if body.format == "html":
-            done = iter([[text] for text in await service.translate_markup(todo)])
-        else:
-            done = iter(await service.translate_texts(todo, alternatives=body.alternatives))
-        pairs = zip(texts, sources, strict=True)
-        results = [[text] if code == target_language else next(done) for text, code in pairs]
-
-        answer: dict[str, Any] = {"translatedText": [best for best, *_ in results]}
-        if body.alternatives:
-            answer["alternatives"] = [others[: body.alternatives] for _, *others in results]
-        if detected:
-            answer["detectedLanguage"] = [_confidence(*pair) for pair in detected]
-        if isinstance(body.q, str):
-            answer = {name: several[0] for name, several in answer.items()}
-        return answer
+        return await _translate(service, await read_body(request, TranslateBody, form=True))
 
     @router.post(
         "/detect",
@@ -122,6 +86,46 @@ def make_router(service: Service) -> APIRouter:
         }
 
     return router
+
+
+async def _translate(service: Service, body: TranslateBody) -> dict[str, Any]:
+    """The answer to a request. Raises RequestError for what makes no sense."""
+    service.check_key(body.api_key, 403)
+    if not body.q:
+        raise bad_request("q: is empty")
+    if body.alternatives > service.limits.alternatives:
+        raise bad_request(f"alternatives: at most {service.limits.alternatives} can be had")
+    texts = [body.q] if isinstance(body.q, str) else body.q
+    service.check_texts(texts)
+    target_language = known_language(service, body.target)
+    detected = None
+    if body.source == "auto":
+        detected = [await service.detector.language(text) for text in texts]
+        sources = [language for language, _ in detected]
+    else:
+        sources = [known_language(service, body.source)] * len(texts)
+    for language in sources:
+        if target_language not in (language, service.target):
+            raise bad_request(
+                f"{language_name(target_language)} ({target_language}) is not available as a "
+                f"target language from {language_name(language)} ({language})"
+            )
+    todo = [text for text, code in zip(texts, sources, strict=True) if code != target_language]
+    if body.format == "html":
+        done = iter([[text] for text in await service.translate_markup(todo)])
+    else:
+        done = iter(await service.translate_texts(todo, alternatives=body.alternatives))
+    pairs = zip(texts, sources, strict=True)
+    results = [[text] if code == target_language else next(done) for text, code in pairs]
+
+    answer: dict[str, Any] = {"translatedText": [best for best, *_ in results]}
+    if body.alternatives:
+        answer["alternatives"] = [others[: body.alternatives] for _, *others in results]
+    if detected:
+        answer["detectedLanguage"] = [_confidence(*pair) for pair in detected]
+    if isinstance(body.q, str):
+        answer = {name: several[0] for name, several in answer.items()}
+    return answer
 
 
 def known_language(service: Service, code: str) -> str:
