@@ -17,6 +17,11 @@ Tags = Annotated[
 ]
 
 
+UNSUPPORTED = (
+    "glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions"
+)  # fmt: skip
+
+
 class Unsupported(BaseModel):
     """Fields that the server cannot serve: it refuses them, or they change nothing."""
 
@@ -65,11 +70,6 @@ class TranslateBody(Unsupported):
 
 class LanguagesBody(BaseModel):
     type: Literal["source", "target"] = "source"
-
-
-UNSUPPORTED = (
-    "glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions"
-)  # fmt: skip
 
 
 def make_router(service: Service) -> APIRouter:

@@ -160,8 +160,13 @@ async def read_plain(request: Request) -> bytes:
     return await request.body()
 
 
+def media_type(request: Request) -> str:
+    """The kind of a body by its header, in small letters and without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 async def _values(request: Request, form: bool) -> dict[str, Any]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(request)
     body = await read_plain(request)
     if kind == "application/json":
         try:
@@ -238,7 +243,7 @@ def describe(
 ) -> dict[str, Any]:
     """What OpenAPI says of an operation: the body that ``read_body`` reads, and the answers."""
     schema = {"schema": model.model_json_schema()}
-    kinds = ("application/json", FORM, "multipart/form-data") if form else ("application/json",)
+    kinds = ("application/json", FORM, MULTIPART) if form else ("application/json",)
     responses: dict[str, Any] = {
         "200": {"description": "Done", "content": {"application/json": {"example": example}}}
     }

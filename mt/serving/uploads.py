@@ -19,6 +19,7 @@ from mt.serving.requests import (
     RequestError,
     bad_request,
     describe,
+    media_type,
     read_fields,
     read_multipart,
 )
@@ -56,8 +57,7 @@ async def read_upload(request: Request, model: type[Body]) -> tuple[Body, str, b
 
     Raises RequestError for what is no form, has no file ``file`` or does not fit the model.
     """
-    kind = request.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != MULTIPART:
+    if media_type(request) != MULTIPART:
         message = f"send the request with Content-Type: {MULTIPART}"
         raise RequestError(415, "unsupported_media_type", message)
     items = await read_multipart(request, MOST_FIELDS)
