@@ -62,8 +62,8 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         if body.output_format and not name.lower().endswith(f".{body.output_format.lower()}"):
             raise bad_request("output_format: must be that of the file")
         order = Order(name, data, service.target, source, TermRules(keep=True))
-        number, key = kept.start(order)
-        return {"document_id": number, "document_key": key}
+        document_id, key = kept.start(order)
+        return {"document_id": document_id, "document_key": key}
 
     @router.post(
         "/{number}",
@@ -73,10 +73,10 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         ),
     )
     async def status(request: Request) -> dict[str, Any]:
-        number, document = await _find(request)
+        document_id, document = await _find(request)
         with suppress(TimeoutError, asyncio.TimeoutError):
             await asyncio.wait_for(document.finished.wait(), WAIT_SECONDS)
-        answer: dict[str, Any] = {"document_id": number}
+        answer: dict[str, Any] = {"document_id": document_id}
         if document.error:
             return answer | {"status": "error", "error_message": document.error}
         if document.file:
@@ -98,21 +98,21 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         response_class=Response,
     )
     async def result(request: Request) -> Response:
-        number, document = await _find(request)
+        document_id, document = await _find(request)
         if document.error:
             raise bad_request(document.error)
         if document.file is None:
             raise RequestError(503, "not_ready", NOT_READY)
-        kept.remove(number)
+        kept.remove(document_id)
         return attachment(document.file.name, document.file.data)
 
     async def _find(request: Request) -> tuple[str, KeptDocument]:
         service.check_authorization(request.scope)
         body = await read_body(request, KeyBody, form=True)
-        number = request.path_params["number"]
-        document = kept.get(number)
+        document_id = request.path_params["number"]
+        document = kept.get(document_id)
         if document is None or not document.opens_with(body.document_key):
             raise RequestError(404, "not_found", UNKNOWN)
-        return number, document
+        return document_id, document
 
     return router

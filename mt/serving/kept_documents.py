@@ -42,26 +42,26 @@ class KeptDocuments:
         self._kept: dict[str, KeptDocument] = {}  # in the order of time
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def get(self, number: str) -> KeptDocument | None:
-        return self._kept.get(number)
+    def get(self, document_id: str) -> KeptDocument | None:
+        return self._kept.get(document_id)
 
-    def remove(self, number: str) -> None:
-        self._kept.pop(number, None)
+    def remove(self, document_id: str) -> None:
+        self._kept.pop(document_id, None)
 
     def add(self, progress: DocumentProgress, file: TranslatedFile) -> str:
         """Keep a translation; returns its id."""
-        number = self._new(progress)
-        self._finish(number, file)
-        return number
+        document_id = self._new(progress)
+        self._finish(document_id, file)
+        return document_id
 
     def start(self, order: Order) -> tuple[str, str]:
         """Begin to translate a document; returns its id and key. Raises as ``Documents.begin``."""
         progress = self._documents.begin(order)
-        number = self._new(progress)
-        task = asyncio.create_task(self._work(number, order, progress))
+        document_id = self._new(progress)
+        task = asyncio.create_task(self._work(document_id, order, progress))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return number, self._kept[number].key
+        return document_id, self._kept[document_id].key
 
     def stop(self) -> None:
         """Drop everything."""
@@ -70,26 +70,28 @@ class KeptDocuments:
         self._kept.clear()
 
     def _new(self, progress: DocumentProgress) -> str:
-        number = secrets.token_hex(16).upper()
-        self._kept[number] = KeptDocument(progress, secrets.token_hex(32).upper())
-        return number
+        document_id = secrets.token_hex(16).upper()
+        self._kept[document_id] = KeptDocument(progress, secrets.token_hex(32).upper())
+        return document_id
 
-    async def _work(self, number: str, order: Order, progress: DocumentProgress) -> None:
+    async def _work(self, document_id: str, order: Order, progress: DocumentProgress) -> None:
         try:
-            self._finish(number, await self._documents.translate(order, progress))
+            self._finish(document_id, await self._documents.translate(order, progress))
         except Exception as error:
             request_error = as_request_error(error)
             if request_error.status == 500:
                 log.exception("a document failed")
             self._documents.service.metrics.rejection(request_error.code)
-            self._finish(number, error=request_error.message)
+            self._finish(document_id, error=request_error.message)
 
-    def _finish(self, number: str, file: TranslatedFile | None = None, error: str = "") -> None:
-        kept = self._kept.pop(number)  # it becomes the newest
+    def _finish(
+        self, document_id: str, file: TranslatedFile | None = None, error: str = ""
+    ) -> None:
+        kept = self._kept.pop(document_id)  # it becomes the newest
         kept.file, kept.error = file, error
         kept.finished.set()
-        self._kept[number] = kept
-        asyncio.get_running_loop().call_later(KEPT_SECONDS, self.remove, number)
+        self._kept[document_id] = kept
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self.remove, document_id)
         sizes = {
             old: len(other.file.data) if other.file else 0
             for old, other in self._kept.items()

@@ -38,8 +38,8 @@ def make_router(documents: Documents, kept: KeptDocuments) -> APIRouter:
         source = None if body.source == "auto" else known_language(service, body.source)
         order = Order(name, data, target, source, TermRules(keep=True))
         progress = documents.begin(order)
-        number = kept.add(progress, await documents.translate(order, progress))
-        return {"translatedFileUrl": str(request.url_for("download", number=number))}
+        document_id = kept.add(progress, await documents.translate(order, progress))
+        return {"translatedFileUrl": str(request.url_for("download", number=document_id))}
 
     @router.get(
         "/download_file/{number}",
