@@ -3,7 +3,8 @@
 This needs matplotlib, the extra ``pictures``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,18 +126,14 @@ def _ticks(set_ticks: Any, size: int, parts: int) -> None:
     set_ticks(list(places), [str(place) for place in places])
 
 
-def attention_drawing(kind: str) -> Any:
-    """A function that draws the attention of one kind: all layers and heads, one of them large."""
-    return lambda report, path: draw_attention(report, kind, path)
-
-
 def labels_of(report: Report, kind: str) -> tuple[list[str], list[str]]:
     """The pieces that look, and those they look at."""
     source, inputs = report["source"]["pieces"], report["target"]["inputs"]
     return source if kind == "encoder" else inputs, inputs if kind == "decoder" else source
 
 
-def draw_attention(report: Report, kind: str, path: Path) -> None:
+def draw_attention(report: Report, path: Path, kind: str) -> None:
+    """The attention of one kind: all layers and heads, and one of them large."""
     weights, entropy = (
         decode(report["attention"][kind]),
         decode(report["attention"]["entropy"][kind]),
@@ -144,7 +141,6 @@ def draw_attention(report: Report, kind: str, path: Path) -> None:
     layers, heads, num_rows, num_columns = weights.shape
     if kind == "decoder":  # what is masked stays white
         weights = np.where(np.tri(num_rows, num_columns, dtype=bool), weights, np.nan)
-    rows, columns = labels_of(report, kind)
     layer, head = report["alignment"]["heads"][0] if kind == "cross" else (layers, 1)
     cell = min(1.2, WIDTH / (heads + 2))
     small = layers * (cell * min(1.0, num_rows / num_columns) + 0.28) + 0.3
@@ -152,31 +148,40 @@ def draw_attention(report: Report, kind: str, path: Path) -> None:
     with picture(path, small + large, max(WIDTH, 2 + 0.3 * num_columns)) as figure:
         parts: Any = figure.subfigures(2, 1, height_ratios=[small, large])
         top, bottom = parts
-        grid = top.subplots(layers, heads + 1, squeeze=False)
-        means = weights.mean(axis=1)
-        for n in range(layers):
-            for i in range(heads + 1):
-                mean = i == heads
-                axes = grid[n][i]
-                heat_map(axes, means[n] if mean else weights[n, i], low=0.0, high=1.0)
-                outline(axes)
-                chosen = (n + 1, i + 1) == (layer, head)
-                if chosen:
-                    axes.spines[:].set(color=SECOND, linewidth=2)
-                if n == 0:
-                    axes.set_title("mean" if mean else f"head {i + 1}")
-                axes.set_ylabel(f"layer {n + 1}" if i == 0 else "")
-                axes.set(xticks=[], yticks=[])
-                if not mean:
-                    axes.set_xlabel(number(entropy[n, i]), color=QUIET, labelpad=1)
-        axes = bottom.subplots()
-        numbers = num_columns <= 12 and num_rows <= 12
-        image = heat_map(
-            axes, weights[layer - 1, head - 1], rows, columns, numbers=numbers, low=0.0, high=1.0
-        )
-        outline(axes)
-        colour_bar(bottom, image, axes, "weight")
+        _draw_all_heads(top, weights, entropy, (layer, head))
+        axes = _draw_one_head(bottom, weights[layer - 1, head - 1], *labels_of(report, kind))
         axes.set_title(f"{TITLES[kind]}, layer {layer}, head {head}: row looks at column", pad=8)
+
+
+def _draw_all_heads(figure: Any, weights: Matrix, entropy: Matrix, chosen: tuple[int, int]) -> None:
+    """Weights [N, h, rows, columns] and entropies [N, h], the ``chosen`` layer and head marked."""
+    layers, heads = weights.shape[:2]
+    grid = figure.subplots(layers, heads + 1, squeeze=False)
+    means = weights.mean(axis=1)
+    for n in range(layers):
+        for i in range(heads + 1):
+            mean = i == heads
+            axes = grid[n][i]
+            heat_map(axes, means[n] if mean else weights[n, i], low=0.0, high=1.0)
+            outline(axes)
+            if (n + 1, i + 1) == chosen:
+                axes.spines[:].set(color=SECOND, linewidth=2)
+            if n == 0:
+                axes.set_title("mean" if mean else f"head {i + 1}")
+            axes.set_ylabel(f"layer {n + 1}" if i == 0 else "")
+            axes.set(xticks=[], yticks=[])
+            if not mean:
+                axes.set_xlabel(number(entropy[n, i]), color=QUIET, labelpad=1)
+
+
+def _draw_one_head(figure: Any, weights: Matrix, rows: list[str], columns: list[str]) -> Any:
+    """Weights [rows, columns] with their pieces; returns the axes."""
+    axes = figure.subplots()
+    numbers = max(weights.shape) <= 12
+    image = heat_map(axes, weights, rows, columns, numbers=numbers, low=0.0, high=1.0)
+    outline(axes)
+    colour_bar(figure, image, axes, "weight")
+    return axes
 
 
 def draw_by_hand(report: Report, path: Path) -> None:
@@ -294,12 +299,12 @@ def draw_alignment(report: Report, path: Path) -> None:
         colour_bar(figure, image, right, "weight")
 
 
-VIEWS = {
+VIEWS: dict[str, Callable[[Report, Path], None]] = {
     "1-pieces": draw_pieces,
     "2-positions": draw_positions,
-    "3-attention-encoder": attention_drawing("encoder"),
-    "3-attention-decoder": attention_drawing("decoder"),
-    "3-attention-cross": attention_drawing("cross"),
+    "3-attention-encoder": partial(draw_attention, kind="encoder"),
+    "3-attention-decoder": partial(draw_attention, kind="decoder"),
+    "3-attention-cross": partial(draw_attention, kind="cross"),
     "4-by-hand": draw_by_hand,
     "5-next-piece": draw_steps,
     "5-temperature": draw_temperature,
