@@ -56,6 +56,34 @@ class _Remarks:
             yield f'{number:,} of {self.rows:,} rows have a text in "{name}": it is replaced'
 
 
+class _CsvRemarks(_Remarks):
+    """Also how many rows of a table have cells that were probably meant otherwise."""
+
+    def __init__(self, width: int, delimiter: str) -> None:
+        super().__init__()
+        self.width, self.delimiter = width, delimiter  # of the names
+        self.long = 0  # rows with more cells than names
+        self.unclosed = 0  # rows with a quotation mark that nothing closes
+
+    def add_cells(self, row: list[_Cell]) -> None:
+        """Count the cells of a row, which ``add_row`` counts too."""
+        self.long += any(cell.value.strip() for cell in row[self.width :])
+        self.unclosed += any(cell.raw.startswith('"') and not cell.is_quoted for cell in row)
+
+    def lines(self) -> Iterator[str]:
+        yield from super().lines()
+        if self.unclosed:
+            yield (
+                f"{self.unclosed:,} of {self.rows:,} rows have a cell that begins with a quotation "
+                "mark and does not end with one: it is taken as text"
+            )
+        if self.long:
+            yield (
+                f"{self.long:,} of {self.rows:,} rows have more cells than names: put a text with "
+                f"{self.delimiter!r} in it in quotation marks"
+            )
+
+
 def read_csv(data: bytes, columns: Sequence[str], delimiters: str = DELIMITERS) -> TextDocument:
     """A table with names in its first line, divided by one of ``delimiters``.
 
@@ -77,7 +105,7 @@ def read_csv(data: bytes, columns: Sequence[str], delimiters: str = DELIMITERS) 
     number_of = {name: number for number, name in enumerate(names)}
     places = [(number_of[old], number_of[new]) for old, new in pairs]
     width = len(headers[delimiter])
-    long, unclosed, remarks = 0, 0, _Remarks()
+    remarks = _CsvRemarks(width, delimiter)
     for number, row in enumerate(_rows(text, delimiter), 1):
         if len(row) == 1 and not row[0].raw:
             document.parts.append(row[0].end)
@@ -89,24 +117,13 @@ def read_csv(data: bytes, columns: Sequence[str], delimiters: str = DELIMITERS) 
                 f"has {len(row)} cells in row {number} and {width} names: correct it"
             )
         else:
-            long += any(cell.value.strip() for cell in row[width:])
-            unclosed += any(cell.raw.startswith('"') and not cell.is_quoted for cell in row)
+            remarks.add_cells(row)
             remarks.add_row(
                 (names[old] for old, _ in places if not _has_text(row, old)),
                 (names[n] for o, n in places if o != n and _has_text(row, o) and _has_text(row, n)),
             )
             document.parts += _joined(row, _cells(document, row, places, delimiter), delimiter)
     document.remarks += remarks.lines()
-    if unclosed:
-        document.remarks.append(
-            f"{unclosed:,} of {remarks.rows:,} rows have a cell that begins with a quotation mark "
-            "and does not end with one: it is taken as text"
-        )
-    if long:
-        document.remarks.append(
-            f"{long:,} of {remarks.rows:,} rows have more cells than names: put a text with "
-            f"{delimiter!r} in it in quotation marks"
-        )
     return document
 
 
