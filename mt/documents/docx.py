@@ -17,7 +17,7 @@ from mt.documents.archive import Archive
 from mt.documents.document import DocumentError, is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void, has_words
 from mt.documents.office import OfficeDocument, element_value, element_weight, package_parts
-from mt.documents.xml_text import local_name, text_of, writable
+from mt.documents.xml_text import child_of, local_name, text_of, writable
 
 _WORD = frozenset(
     {
@@ -42,6 +42,7 @@ _NO_BREAK_HYPHEN = "\u2011"
 _HYPHENS = re.compile("([\u2010\u2011])")  # models write the first one for the second
 
 _name = partial(local_name, namespaces=_WORD)
+_child = partial(child_of, namespaces=_WORD)
 
 
 class _Run(NamedTuple):
@@ -271,7 +272,3 @@ def _is_link(code: str) -> bool:
 
 def _attribute(node: etree._Element, name: str) -> str:
     return node.get(f"{{{etree.QName(node).namespace}}}{name}") or ""
-
-
-def _child(node: etree._Element, name: str) -> etree._Element | None:
-    return next((child for child in node if _name(child) == name), None)

@@ -14,7 +14,7 @@ from mt.documents.archive import Archive
 from mt.documents.document import is_note_mark
 from mt.documents.inline import Item, Paragraph, Span, Text, Void
 from mt.documents.office import OfficeDocument, element_value, element_weight, package_parts
-from mt.documents.xml_text import local_name, text_of, writable
+from mt.documents.xml_text import child_of, local_name, text_of, writable
 
 _DRAWING = frozenset(
     {
@@ -27,6 +27,7 @@ _TYPES = (".slide+xml", ".notesSlide+xml")
 _UNSEEN = {"lang", "altLang", "dirty", "err", "noProof", "smtClean", "smtId", "bmk"}
 
 _name = partial(local_name, namespaces=_DRAWING)
+_child = partial(child_of, namespaces=_DRAWING)
 
 
 def read_pptx(data: bytes) -> OfficeDocument:
@@ -109,7 +110,3 @@ def _append_run(parent: etree._Element, like: etree._Element, words: str) -> Non
     if properties is not None:
         run.append(copy.deepcopy(properties))
     etree.SubElement(run, f"{{{etree.QName(run).namespace}}}t").text = words
-
-
-def _child(node: etree._Element, name: str) -> etree._Element | None:
-    return next((child for child in node if _name(child) == name), None)

@@ -53,6 +53,11 @@ def local_name(node: etree._Element, namespaces: frozenset[str]) -> str:
     return name if namespace in namespaces else ""
 
 
+def child_of(node: etree._Element, name: str, namespaces: frozenset[str]) -> etree._Element | None:
+    """The first child of a ``local_name``, if there is one."""
+    return next((child for child in node if local_name(child, namespaces) == name), None)
+
+
 def text_of(node: etree._Element) -> str:
     """The text of an element, also after comments in it."""
     return (node.text or "") + "".join(child.tail or "" for child in node)
