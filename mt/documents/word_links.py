@@ -5,7 +5,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from mt.inference.alignment import align
+from mt.inference.alignment import align_part
 from mt.inference.translation import TranslatedPart
 
 Span = tuple[int, int]  # characters of a text, from the first to the one after the last
@@ -29,9 +29,7 @@ def segment_links(
     target: list[str] = []
     numbered: list[tuple[int, int, float]] = []
     for part in parts:
-        if part.alignment is None:
-            raise ValueError("no alignment: translate with attention=True")
-        alignment = align(part.alignment, part.source, part.output, WORD)
+        alignment = align_part(part, WORD)
         numbered += [(s + len(source), t + len(target), weight) for s, t, weight in alignment.links]
         source += alignment.source
         target += alignment.target

@@ -132,6 +132,13 @@ def word_weights(soft: Tensor, source: list[Word], target: list[Word]) -> Tensor
     return torch.stack([by_word[pieces].mean(dim=0) for _, pieces in target])
 
 
+def align_part(part: TranslatedPart, pattern: re.Pattern[str]) -> Alignment:
+    """The alignment of a part's words. Raises ValueError where it has no weights of pieces."""
+    if part.alignment is None:
+        raise ValueError("no alignment: translate with attention=True")
+    return align(part.alignment, part.source, part.output, pattern)
+
+
 def line_links(parts: Sequence[TranslatedPart]) -> list[tuple[int, int]]:
     """The links of a translated line: numbers of a source word and a word of the translation.
 
@@ -140,9 +147,7 @@ def line_links(parts: Sequence[TranslatedPart]) -> list[tuple[int, int]]:
     links, source_words, target_words = [], 0, 0
     apart: list[int] = []  # words after which the line has a mark that the model saw joined
     for part in parts:
-        if part.alignment is None:
-            raise ValueError("no alignment: translate with attention=True")
-        alignment = align(part.alignment, part.source, part.output, BETWEEN_BLANKS)
+        alignment = align_part(part, BETWEEN_BLANKS)
         layout = len(part.before.split())  # the sign of a list
         source_words, target_words = source_words + layout, target_words + layout
         apart += [word + source_words for word in part.apart]
