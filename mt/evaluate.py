@@ -369,7 +369,7 @@ def run(config: EvaluateConfig, run_dir: Path) -> None:
 
 
 @contextlib.contextmanager
-def only_writer(run_dir: Path) -> Iterator[None]:
+def only_evaluation(run_dir: Path) -> Iterator[None]:
     """Raise BlockingIOError when another evaluation writes to the run directory."""
     lock = run_dir / ".lock"
     message = f"{run_dir}: another evaluation writes there now: name another hydra.run.dir"
@@ -387,7 +387,7 @@ def main(cfg: DictConfig) -> None:
     run_dir = hydra_app.run_folder()
     with (
         hydra_app.setting_up("mt.evaluate", run_dir, *hydra_app.USER_ERRORS),
-        only_writer(run_dir),
+        only_evaluation(run_dir),
         console.within_memory("set a smaller search.batch_size or search.beam_size"),
     ):
         if cfg.compare is None:
