@@ -35,6 +35,7 @@ PAGES = [
     ROOT / "tokenizer" / "README.md",
     *DOCS,
 ]
+QUICK_PAGES = ("README.md", "docs/architecture.md")  # whose commands take seconds
 
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 INLINE = re.compile(r"`((?:python|scripts/|make )[^`]+)`")
@@ -144,7 +145,7 @@ def run_page(page: str, marks: tuple[str, ...], run_block: Any) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        page if page == "README.md" else pytest.param(page, marks=pytest.mark.slow)
+        page if page in QUICK_PAGES else pytest.param(page, marks=pytest.mark.slow)
         for page in pages_with("")
     ],
 )

@@ -74,7 +74,11 @@ class Tokenizer:
         return not any(re.match("(?!<0x).*[0-9][0-9]", piece) for piece in self.all_pieces())
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Ids of each sentence, without bos and eos. Any Unicode is accepted."""
+        """Ids of each sentence, without bos and eos. Any Unicode is accepted.
+
+        Raises TypeError for one text instead of a list: it would be a list of its letters.
+        """
+        _check_list(sentences)
         lines = [_one_line(text, self.byte_fallback) for text in sentences]
         if len(lines) < FEW:
             return [self._processor.encode(line) for line in lines]
@@ -159,6 +163,7 @@ class PairTokenizer(Tokenizer):
         return self._encode(self._target, sentences)
 
     def _encode(self, processor: Any, sentences: list[str]) -> list[list[int]]:
+        _check_list(sentences)
         rows = (processor.encode(_one_line(text), out_type=str) for text in sentences)
         return [[self._ids.get(piece, UNK) for piece in row] for row in rows]
 
@@ -169,6 +174,11 @@ class PairTokenizer(Tokenizer):
         rows = [[self._pieces[i] for i in row if i not in SPECIAL_IDS] for row in ids]
         # The target's model leaves a piece that only the source's model has as it is spelled.
         return [self._target.decode_pieces(row).replace("▁", " ").strip() for row in rows]
+
+
+def _check_list(sentences: list[str]) -> None:
+    if isinstance(sentences, str):
+        raise TypeError("encode wants a list of sentences: write [text] for one text")
 
 
 def _processor(proto: bytes) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
@@ -207,9 +217,9 @@ def train(
     ``split_digits`` no piece has two digits. BPE depends only on how often each word occurs. So
     this counts words while it reads, and needs no memory for the text.
 
-    Raises UnfitSize when the data cannot support ``vocab_size``. If not ``exact``, too large a
-    vocabulary becomes half as large as the number of different words instead: as large as the data
-    support at most, it would mostly have pieces that no sentence contains.
+    Raises UnfitSize when the data cannot support ``vocab_size``. If not ``exact``, the vocabulary
+    has at most half as many pieces as there are different words: of more pieces, most would be in
+    no sentence or in one.
     """
     check_int("tokenizer.vocab_size", vocab_size, most=MAX_VOCAB_SIZE)
     words: Counter[str] = Counter()
@@ -227,19 +237,13 @@ def train(
         _leave_to_bytes(words)
         suitable += BYTES + len(normalisation.alphabet())
 
-    def attempt(size: int) -> Tokenizer:
-        return _train(words, size, byte_fallback, split_digits)
-
+    size = vocab_size if exact else max(len(SPECIAL_IDS), min(vocab_size, suitable))
     try:
-        return attempt(vocab_size)
+        return _train(words, size, byte_fallback, split_digits)
     except UnfitSize as error:
         if exact or error.nearest > vocab_size:
             raise
-        vocab_size = max(len(SPECIAL_IDS), min(error.nearest, suitable))
-    try:
-        return attempt(vocab_size)
-    except UnfitSize as error:  # fewer pieces than characters
-        return attempt(error.nearest)
+        return _train(words, error.nearest, byte_fallback, split_digits)
 
 
 def _leave_to_bytes(words: Counter[str]) -> None:

@@ -188,8 +188,19 @@ def test_a_size_that_nobody_insists_on_becomes_one_that_the_text_supports(
         assert len(ids) > 0.7 * fitting.vocab_size  # of the largest, less than a third
 
 
-def test_a_size_that_the_text_supports_is_kept(tokenizer: Tokenizer) -> None:
-    assert tokenizers.train(SENTENCES, VOCAB_SIZE, exact=False).proto == tokenizer.proto
+def test_one_text_is_no_list_of_its_letters(tokenizer: Tokenizer) -> None:
+    for encode in (tokenizer.encode, tokenizer.encode_target):
+        with pytest.raises(TypeError, match=r"encode wants a list of sentences: write \[text\]"):
+            encode("Der Bär")  # type: ignore[arg-type]
+
+
+def test_a_size_that_nobody_insists_on_is_at_most_half_the_number_of_words() -> None:
+    """Also where the text supports more: else a little more text had several times the pieces."""
+    syllables = ["ba", "de", "gi", "lo", "mu", "nek", "rap", "sit"]
+    words = [" ".join(map("".join, itertools.product(syllables, repeat=3)))]  # 512
+    assert tokenizers.train(words, 200, exact=False).proto == trained(words, 200).proto
+    assert trained(words, 300).vocab_size == 300
+    assert tokenizers.train(words, 300, exact=False).proto == trained(words, 256).proto
 
 
 def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
