@@ -216,6 +216,7 @@ def start(program: str, main: Callable[[], None], config: str | None = None) -> 
                     print(VERSION if argument == "--version" else _help(program, config))
                 return
             _check_argument(argument)
+        sys.argv[1:] = map(_quoted, sys.argv[1:])
         try:
             main()
         except OverrideParseException as error:
@@ -223,7 +224,8 @@ def start(program: str, main: Callable[[], None], config: str | None = None) -> 
             if "=" in error.override:
                 message = (
                     f"{error.override}: cannot be read: a list ends in ], and a value with blanks, "
-                    "commas or other signs stands in quotation marks, as in 'src=\"a b.en\"'"
+                    "commas, umlauts or other signs stands in quotation marks, as in "
+                    "'src=\"a b.en\"'"
                 )
             raise HydraException(message) from None
         except ConfigCompositionException as error:
@@ -250,6 +252,14 @@ def _check_argument(argument: str) -> None:
     if flag.startswith("-") and flag not in HYDRA_FLAGS:
         setting = f"{flag.strip('-').replace('-', '_') or 'NAME'}={value or 'VALUE'}"
         raise HydraException(f"{argument}: write a setting as {setting}; --help lists them")
+
+
+def _quoted(argument: str) -> str:
+    """The same setting, a simple value with letters that Hydra's grammar lacks (ä) in quotes."""
+    name, equals, value = argument.partition("=")
+    if value.isascii() or name.startswith("-") or re.search(r"""[\s'"\[\](){},=:\\$]""", value):
+        return argument
+    return f"{name}{equals}'{value}'"
 
 
 def _help(program: str, config: str) -> str:

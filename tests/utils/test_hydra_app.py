@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -32,6 +33,31 @@ def test_the_messages_of_hydra_become_one_line(capsys: Any, monkeypatch: Any) ->
     assert capsys.readouterr().err == "mt.x: error: Key 'a' is not in struct\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("data.train=päare.tsv", "data.train='päare.tsv'"),
+        ("+a.b=Größe/x-1.en", "+a.b='Größe/x-1.en'"),
+        ("data.train=pairs.tsv", "data.train=pairs.tsv"),
+        ("data.train='päare.tsv'", "data.train='päare.tsv'"),
+        ("data.train=[ä.en,b.de]", "data.train=[ä.en,b.de]"),
+        ("data.train=ä,b", "data.train=ä,b"),  # the values of a sweep
+        ("--config-dir=ä", "--config-dir=ä"),
+    ],
+)
+def test_letters_that_the_grammar_of_hydra_lacks_need_no_quotes(
+    typed: str, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["mt.train", typed])
+    monkeypatch.setattr(hydra_app, "_check_argument", lambda argument: None)
+    seen: list[str] = []
+    hydra_app.start("mt.train", lambda: seen.extend(sys.argv[1:]))
+    assert seen == [read]
+    if read != typed:
+        [override] = OverridesParser.create().parse_overrides(seen)
+        assert override.value() == typed.partition("=")[2]
+
+
 def test_other_errors_and_a_wish_for_the_traceback_pass(monkeypatch: Any) -> None:
     with pytest.raises(KeyError), hydra_app.user_errors("mt.x", ValueError):
         raise KeyError("a bug")
@@ -44,6 +70,7 @@ def test_ctrl_c_before_there_is_something_to_save_is_one_line(
     capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # which start() sets for its whole process
+    monkeypatch.setattr(sys, "argv", ["mt.x"])
 
     def main() -> None:
         raise KeyboardInterrupt
