@@ -103,7 +103,8 @@ def read_config(cfg: DictConfig) -> EvaluateConfig:
         raise ValueError("src and ref go together: a file of sources and one of references")
     reader: CorpusReader
     if cfg.src is not None:
-        reader, split = FileReader(test=[cfg.src, cfg.ref]), "test"
+        reader = FileReader(test=[cfg.src, cfg.ref], src=cfg.data.src, tgt=cfg.data.tgt)
+        split = "test"
         test_set = f"{cfg.src} / {cfg.ref}"
     elif cfg.split not in SPLITS:
         raise ValueError(f"split={cfg.split}: must be one of {', '.join(SPLITS)}")

@@ -1,5 +1,6 @@
 """Setting up a training run: everything is made and checked before the run writes anything."""
 
+import collections
 import logging
 import math
 import os
@@ -17,6 +18,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from mt.data.datamodule import TranslationData
+from mt.data.preprocessing import first_pairs
 from mt.data.special_ids import SPECIAL_IDS
 from mt.data.text_reader import TextReader
 from mt.data.tokenizer import PairTokenizer, Tokenizer
@@ -81,6 +83,9 @@ def set_up(config: TrainConfig, folder: Path) -> Run:
     reader = config.data.reader
     for split in ("train", "validation"):
         reader.identity(split)  # raises an error where its files are missing
+    # Few, so that what is wrong with them need not wait for the training text.
+    pairs, limit = reader.pairs("validation"), config.data.validation_limit
+    collections.deque(first_pairs(pairs, limit, "data.validation"), maxlen=0)
 
     checkpoints = CheckpointCallback(
         folder / "checkpoints", config.validate_every, config.checkpoint_every, config.average
