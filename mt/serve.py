@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         with console.exit_at_interrupt():
             from mt.inference.translator import Translator
+            from mt.model.model_path import tell_latest
             from mt.serving.app import create_app
             from mt.serving.metrics import Metrics
             from mt.serving.server import Server, bind
@@ -93,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
     bound = bind(args.host, args.port)  # before slow work
     allow_open_files(limits.connections)
     translator = Translator.load(args.model, args.device, args.precision, args.workers)
+    tell_latest("mt.serve", args.model or [None], map(Path, translator.name.split(" + ")))
     sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()
     engine = make_engine(translator, limits, metrics)
@@ -118,10 +120,11 @@ def draw_inspection(translator: "Translator", text: str, prefix: str) -> tuple[s
     """
     from mt.inference.inputs import as_written
     from mt.inspection import page, report
+    from mt.serving.service import shown_name
 
     text = as_written(text)
     inspection = report.inspect(translator, text, prefix=prefix)
-    inspection["model"]["name"] = Path(translator.name).name  # clients must not see the path
+    inspection["model"]["name"] = shown_name(translator)
     return page.render([{**inspection, "server": "inspect"}]), page.policy()
 
 

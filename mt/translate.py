@@ -34,7 +34,7 @@ with console.exit_at_interrupt():
     from mt.inference.translation import Translation
     from mt.inference.translator import Translator
     from mt.model import checkpoint
-    from mt.model.model_path import resolve_model_path
+    from mt.model.model_path import resolve_model_path, tell_latest
     from mt.utils.atomic import check_not_input, is_open
     from mt.utils.checks import check_int
     from mt.utils.hashes import sha256_of
@@ -143,9 +143,7 @@ def run(args: argparse.Namespace) -> None:
     options = search_options(args, load_search_defaults(args.model[0]))  # before slow work
     if args.output is not None:
         check_folder(Path(args.output))
-    for name, path in zip(names, args.model, strict=True):
-        if name == "latest":
-            print(f"mt.translate: model {path}", file=sys.stderr)
+    tell_latest("mt.translate", names, map(Path, args.model))
     if args.text is not None:
         run_continuation(args, options)
         return

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def test_a_page_is_the_default(run: Callable[..., Done], model_folder: Path) -> 
     assert done.code == 2
     assert "inspect.html: is no page of mt.inspect: name another file" in done.err
     assert Path("inspect.html").read_text("utf-8") == "my notes"
+
+
+def test_it_says_which_model_the_latest_is(
+    run: Callable[..., Done], model_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "outputs" / "run" / "model")
+    assert run(SENTENCE, "--model", "latest").err == "mt.inspect: model outputs/run/model\n"
 
 
 def test_json_of_one_model_and_of_several(run: Callable[..., Done], model_folder: Path) -> None:

@@ -22,7 +22,7 @@ with console.exit_at_interrupt():
     from mt.inference.translator import Translator
     from mt.model import checkpoint
     from mt.model.checkpoint import LoadedModel
-    from mt.model.model_path import resolve_model_path
+    from mt.model.model_path import resolve_model_path, tell_latest
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
 
@@ -106,7 +106,9 @@ def card_of_export(card: str, name: str) -> str:
     end = match.end() if match else 0
     library = FORMATS[name][0]  # as the Hugging Face hub calls it
     front = card[:end].replace("\nlibrary_name: mt\n", f"\nlibrary_name: {library}\n")
-    note = f"This folder is an export: `{LOADED_WITH[name]}`. What follows is its model's card.\n\n"
+    note = f"This folder is an export, loaded with `{LOADED_WITH[name]}`.\n"
+    if card:
+        note += "\nWhat follows is its model's card.\n\n"
     return front + "\n" * bool(front) + note + LOCAL_LINK.sub(r"\1", card[end:]).lstrip("\n")
 
 
@@ -116,6 +118,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     Raises ValueError or OSError when the export cannot be written or differs from the model.
     """
     path = resolve_model_path(args.model)
+    tell_latest("mt.export", [args.model], [path])
     if args.out.exists():
         raise FileExistsError(f"{args.out} exists already: name another folder")
     export = engine_of(args.to)
@@ -136,9 +139,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             if os.environ.get("MT_TRACEBACK"):
                 raise
             raise ValueError(f"{args.to}: {' '.join(str(error).split())[:300]}") from None
-        if (path / "README.md").is_file():  # names the source of the weights and their licence
+        card = ""  # names the source of the weights and their licence; a checkpoint has none
+        if (path / "README.md").is_file():
             card = (path / "README.md").read_text("utf-8", errors="replace")
-            (folder / "README.md").write_text(card_of_export(card, args.to), "utf-8")
+        (folder / "README.md").write_text(card_of_export(card, args.to), "utf-8")
         packages = map(importlib.import_module, FORMATS[args.to])
         report = {
             "format": args.to,

@@ -2,6 +2,8 @@
 
 import os
 import re
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from mt.model import checkpoint, hub, marian_import
@@ -30,6 +32,13 @@ def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
     if marian_import.is_marian(path):
         return marian_import.converted_from_marian(path, cache_folder("models"))
     return path
+
+
+def tell_latest(program: str, names: Iterable[str | None], paths: Iterable[Path]) -> None:
+    """Print to standard error which model the name ``latest`` stands for."""
+    for name, path in zip(names, paths, strict=True):
+        if name == "latest":
+            print(f"{program}: model {path}", file=sys.stderr)
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:

@@ -13,6 +13,7 @@ from mt.documents.tags import needs_links
 from mt.inference.glossary import Glossary
 from mt.inference.options import SearchOptions
 from mt.inference.terms import TermRules
+from mt.inference.translator import Translator
 from mt.serving.detection import Detector
 from mt.serving.engine import DeadlineExceeded, Engine, Job, Overloaded, TextTranslation
 from mt.serving.limits import ApiKeys, Limits
@@ -34,8 +35,7 @@ class Service:
         self.characters = 0  # of all texts that were translated since the start
         self.source, self.target = engine.translator.languages
         self.detector = Detector(self.source, self.target)
-        paths = engine.translator.name.split(" + ")
-        self.name = " + ".join(Path(path).name for path in paths)  # clients must not see the path
+        self.name = shown_name(engine.translator)
 
     def check_key(self, key: str | None, status: int) -> None:
         """Raise RequestError unless the server has no keys or this is one of them."""
@@ -158,6 +158,13 @@ class Service:
         for name, limit in most.items():
             if (getattr(options, name) or 0) > limit:
                 raise bad_request(f"{name}: this server allows at most {limit:,}")
+
+
+def shown_name(translator: Translator) -> str:
+    """The last part of each model's path: clients must not see more. Of RUN/model it is RUN."""
+    paths = map(Path, translator.name.split(" + "))
+    parts = ((path.parent.name if path.name == "model" else "") or path.name for path in paths)
+    return " + ".join(parts)
 
 
 def as_request_error(error: Exception) -> RequestError:

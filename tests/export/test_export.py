@@ -118,7 +118,7 @@ def test_an_export_is_written_and_proved(
     assert f"out: {form}, {precision}" in done.out
     assert f"{equal} of {number}" in done.out
     card = Path("out/README.md").read_text("utf-8")
-    assert "This folder is an export: " in card
+    assert "This folder is an export, loaded with " in card
     assert (model / "README.md").read_text("utf-8").splitlines()[-1] in card
     modes = {path.stat().st_mode & 0o777 for path in Path("out").rglob("*") if path.is_file()}
     assert len(modes) == 1  # whoever reads one file reads them all
@@ -733,3 +733,5 @@ def test_the_card_of_an_export_says_how_it_is_loaded() -> None:
     assert "MarianMTModel.from_pretrained(FOLDER)`" in changed
     assert changed.endswith("card.\n\n# A model\n\n`a.json`, it, [paper](https://x.y)\n")
     assert __main__.card_of_export("A model\n", "onnx").startswith("This folder is an export")
+    loaded = "This folder is an export, loaded with `mt.export.onnx.Engine(FOLDER)`.\n"
+    assert __main__.card_of_export("", "onnx") == loaded  # a checkpoint has no card

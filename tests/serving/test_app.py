@@ -62,6 +62,21 @@ def test_metrics() -> None:
     assert "mt_requests_total{" not in create_app(StandIn()).state.service.metrics.text().decode()
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/somewhere/models/everyday", "everyday"),
+        ("outputs/2026-11-28_15-48-30/model", "2026-11-28_15-48-30"),
+        ("model", "model"),
+        ("a/model + b/model", "a + b"),
+    ],
+)
+def test_clients_see_the_name_of_a_model_but_not_its_path(path: str, name: str) -> None:
+    stand_in = StandIn()
+    stand_in.translator.name = path
+    assert ask(create_app(stand_in), "GET", "/v1/models").json()["name"] == name
+
+
 @pytest.mark.parametrize("path", ["/v1/models", "/health/live", "/nothing", "/metrics"])
 def test_every_answer_has_the_security_headers(path: str) -> None:
     headers = get(path).headers
