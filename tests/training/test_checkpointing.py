@@ -124,6 +124,14 @@ def test_best_is_the_best_of_the_whole_run(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == 31.0
 
 
+def test_without_bleu_the_best_has_the_lowest_loss(tmp_path: Path) -> None:
+    trainer = start(tmp_path)
+    for loss in (3.0, 2.0, 2.5):
+        trainer.callback_metrics = {"val_loss": torch.tensor(loss)}
+        trainer.callback.on_validation_end(trainer, None)
+    assert torch.load(tmp_path / "best.ckpt", weights_only=True)["best"] == -2.0
+
+
 def test_a_score_that_was_saved_after_the_checkpoint_counts(tmp_path: Path) -> None:
     """A checkpoint of the step that was validated best was written before its validation."""
     callback = CheckpointCallback(tmp_path, validate_every=4, checkpoint_every=4, keep=2)

@@ -22,8 +22,9 @@ class Recorder:
 
 
 def watch(
-    monkeypatch: pytest.MonkeyPatch, caplog: Any, zero: bool = True, examples: int = 0
-) -> Any:
+    monkeypatch: pytest.MonkeyPatch, caplog: Any, zero: bool = True, examples: int = 0,
+    first_step: int = 0,
+) -> Any:  # fmt: skip
     """A trainer of 10 steps, its module, a callback and a clock that the test sets."""
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
     caplog.set_level(logging.INFO, "mt")
@@ -31,7 +32,7 @@ def watch(
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     trainer = SimpleNamespace(
         estimated_stepping_batches=10,
-        global_step=0,
+        global_step=first_step,
         world_size=2,
         is_global_zero=zero,
         sanity_checking=False,
@@ -70,6 +71,16 @@ def test_a_line_tells_how_far_how_fast_and_how_long(
     # two steps of 50 tokens on each of 2 devices in 4 seconds; 8 steps of 2 seconds to go
     assert line == "step 2/10: loss 2.500, tok/s 50, 00:16 of training left\n"
     assert trainer.loggers[0].logged == [({"tokens_per_second": 50.0}, 2)]
+
+
+def test_the_time_left_is_that_of_the_steps_since_a_resume(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
+) -> None:
+    trainer, _, progress, clock = watch(monkeypatch, caplog, first_step=6)
+    step(trainer, progress, clock, 2.0)
+    step(trainer, progress, clock, 2.0)
+    expected = "step 8/10: loss 2.500, tok/s 50, 00:04 of training left\n"
+    assert capsys.readouterr().out == expected
 
 
 def test_a_slow_step_of_several_batches_has_one_line(
