@@ -9,6 +9,7 @@ The settings and options of every command are checked in all three cases.
 """
 
 import argparse
+import json
 import os
 import re
 import runpy
@@ -26,6 +27,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 
 from mt import Translator
+from mt.model import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -39,6 +41,9 @@ QUICK_PAGES = ("README.md", "docs/architecture.md")  # whose commands take secon
 
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 INLINE = re.compile(r"`((?:python|scripts/|make )[^`]+)`")
+FILE = re.compile(
+    r"`((?:conf|docs|mt|results|scripts|tests|tokenizer)/[^`\s]*)`|(\btests/[\w/]+\.py)"
+)
 HYDRA = {  # program: the configuration that it composes
     "mt.train": "train",
     "mt.evaluate": "evaluate",
@@ -170,6 +175,70 @@ def test_the_bundled_model_answers_as_the_page_shows() -> None:
     typed, answers = zip(*rows, strict=True)
     results = Translator.load(device="cpu").translate(typed, split=True)
     assert [result.text for result in results] == list(answers)
+
+
+# Scores
+
+
+def read_results(name: str) -> Any:
+    return json.loads((ROOT / "results" / name).read_text("utf-8"))
+
+
+def score_of(run: dict[str, Any], metric: str) -> str:
+    (value,) = (score["value"] for score in run["scores"] if score["name"] == metric)
+    return f"{value:.2f}"
+
+
+TEST_SETS = {  # as README.md and the card begin a row: as results/everyday.json names the test set
+    "Tatoeba Challenge": "tatoeba/test_v2020-07-28",
+    "newstest2014": "news/newstest2014",
+    "Multi30k": "multi30k/test_2016_flickr",
+    "the phrasebook's test split": "phrasebook, grammar",
+    "the phrasebook's themes": "phrasebook, themes",
+    **{f"its {name}": f"phrasebook, {name}" for name in (
+        "themes", "vocabulary", "situations", "expressions", "entities"
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "count"), [("README.md", 4), ("mt/everyday/README.md", 9)])
+def test_the_bundled_models_scores_are_those_of_the_results(page: str, count: int) -> None:
+    _, _, table = (ROOT / page).read_text("utf-8").partition("| chrF, beam 4 |\n")
+    rows = re.findall(r"^\| ([^-].*) \|$", table.partition("\n\n")[0], re.M)
+    assert len(rows) == count
+    tests = read_results("everyday.json")["tests"]
+    for row in rows:
+        name, *cells = row.split(" | ")
+        (known,) = (tests[key] for start, key in TEST_SETS.items() if name.startswith(start))
+        greedy, beam = known["runs"]
+        assert (greedy["beam_size"], beam["beam_size"]) == (1, 4)
+        expected = [score_of(greedy, "sacreBLEU"), score_of(beam, "sacreBLEU")]
+        assert cells[-3:] == [*expected, score_of(beam, "chrF")], name
+        if len(cells) == 4:  # the card has a column of their numbers
+            assert cells[0] == f"{known['sentences']:,}", name
+
+
+def test_the_scores_are_those_of_the_model_that_is_bundled() -> None:
+    report = read_results("everyday.json")
+    digests = {report["model_sha256"], *(test["model_sha256"] for test in report["tests"].values())}
+    assert digests == {checkpoint.digest(checkpoint.BUNDLED_MODEL)}
+
+
+def test_the_quick_starts_time_and_score_are_those_of_the_results() -> None:
+    report = read_results("quickstart.json")
+    (beam,) = (run for run in report["runs"] if run["beam_size"] == 4)
+    minutes, seconds = divmod(report["training_seconds"], 60)
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    score = f"{score_of(beam, 'sacreBLEU')} sacreBLEU with beam 4"
+    assert f"{score} after {minutes}:{seconds:02} minutes of training" in text
+    _, _, rest = (ROOT / "docs" / "training.md").read_text("utf-8").partition("<!-- quick start: ")
+    part = rest.partition("<!-- quick start: end -->")[0]
+    assert f"This training took {minutes}:{seconds:02} minutes" in part
+    row = "sacreBLEU".ljust(30)
+    for run in report["runs"]:
+        (score,) = (score for score in run["scores"] if score["name"] == "sacreBLEU")
+        row += f"{score['value']:.2f} ± {score['interval']:.2f}".rjust(14)
+    assert row in part
 
 
 # Settings and options
@@ -314,6 +383,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert target.is_file(), link
         if anchor:
             assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    for quoted, test in FILE.findall(page.read_text("utf-8")):
+        assert (ROOT / (quoted or test)).exists(), quoted or test
 
 
 def test_the_readme_is_short() -> None:
