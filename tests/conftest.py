@@ -29,7 +29,9 @@ from mt.model.transformer import Transformer
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}  # of a program
 
 # A small English-German corpus: enough text for a vocabulary of VOCAB_SIZE pieces.
 PAIRS = [
@@ -126,10 +128,20 @@ def babbling(bpe: Tokenizer) -> Translator:
     return Translator(babbler(bpe.vocab_size), bpe, max_length=80)
 
 
+@pytest.fixture(scope="session")
+def everyday() -> Translator:
+    """The bundled model. Tests undo what they change of it."""
+    return Translator.load(device="cpu", workers=1)
+
+
 def write_lines(path: Path, lines: list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     return path
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
@@ -219,6 +231,14 @@ def run_module(
     os.environ.pop("HYDRA_FULL_ERROR", None)
     if full_error is not None:
         os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+@pytest.fixture(scope="session")
+def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model as transformers stores it; a test that changes it takes a copy."""
+    from marian_files import write_marian
+
+    return write_marian(tmp_path_factory.mktemp("marian"))
 
 
 @pytest.fixture(scope="session")

@@ -168,12 +168,12 @@ def test_the_slow_commands_of_a_page_run(page: str, run_block: Any) -> None:
     run_page(page, ("", "slow"), run_block)
 
 
-def test_the_bundled_model_answers_as_the_page_shows() -> None:
+def test_the_bundled_model_answers_as_the_page_shows(everyday: Translator) -> None:
     _, _, table = (ROOT / "docs" / "translation.md").read_text("utf-8").partition("| typed | ")
     rows = re.findall(r"^\| (?!-)(.+) \| (.+) \|$", table.partition("\n\n")[0], re.M)
     assert len(rows) >= 5
     typed, answers = zip(*rows, strict=True)
-    results = Translator.load(device="cpu").translate(typed, split=True)
+    results = everyday.translate(typed, split=True)
     assert [result.text for result in results] == list(answers)
 
 

@@ -12,11 +12,6 @@ from mt.model import checkpoint
 FOLDER = checkpoint.BUNDLED_MODEL
 
 
-@pytest.fixture(scope="module")
-def everyday() -> Translator:
-    return Translator.load(device="cpu")
-
-
 def test_it_is_whole_and_small() -> None:
     assert {file.name for file in FOLDER.iterdir()} == {*checkpoint.FILES, "README.md"}
     assert (FOLDER / "model.safetensors").stat().st_size < 20e6

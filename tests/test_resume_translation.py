@@ -1,7 +1,6 @@
 """python -m mt.translate --resume continues what was cut short, and the result is the same."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,15 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PAIRS, Done, babbler
+from conftest import ENVIRONMENT, PAIRS, Done, babbler, names_in
 
 from mt import translate
 from mt.data.tokenizer import Tokenizer
 from mt.model import checkpoint
 from mt.utils import line_io
 
-ROOT = Path(translate.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 LEFT = [".out.partial", ".out.partial.json"]
 LINES = [pair[0] for pair in PAIRS[:9]]
 Translate = Callable[..., Done]
@@ -31,10 +28,6 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def text(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def test_an_error_keeps_what_is_translated(cut_short: Done, whole: bytes, tmp_pa
         "mt.translate: 8 lines are translated and kept: continue with --resume",
         "mt.translate: error: bad, line 10: not UTF-8 (invalid start byte): save it as UTF-8",
     ]
-    assert names(tmp_path) == [*LEFT, "bad", "in"]
+    assert names_in(tmp_path) == [*LEFT, "bad", "in"]
     assert (tmp_path / LEFT[0]).read_bytes() == b"".join(whole.splitlines(keepends=True)[:8])
 
 
@@ -83,7 +76,7 @@ def test_a_resumed_run_translates_only_the_rest(
     assert greedy("--input", "in", "--output", "out", "--resume") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
     assert seen == LINES[8:]
-    assert names(tmp_path) == ["bad", "in", "out"]
+    assert names_in(tmp_path) == ["bad", "in", "out"]
 
 
 @pytest.mark.usefixtures("cut_short")
@@ -129,7 +122,7 @@ def test_what_is_kept_is_dropped_on_demand_alone(
     assert_refused(both, "give --resume or --restart, not both")
     assert greedy("--input", "in", "--output", "out", "--restart") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
-    assert names(tmp_path) == ["bad", "in", "out"]
+    assert names_in(tmp_path) == ["bad", "in", "out"]
 
 
 # Refused
@@ -183,13 +176,13 @@ def test_another_input_is_refused(
     greedy: Translate, tmp_path: Path, lines: list[str], message: str
 ) -> None:
     assert_refused(greedy("--output", "out", "--resume", stdin=text(lines)), message)
-    assert set(LEFT) < set(names(tmp_path))
+    assert set(LEFT) < set(names_in(tmp_path))
 
 
 def test_a_finished_file_is_not_made_again(greedy: Translate, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("of yesterday")
     assert_refused(greedy("--output", "out", "--resume", "bear"), "nothing was cut short")
-    assert names(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
     assert (tmp_path / "out").read_text() == "of yesterday"
     assert_refused(greedy("--resume", "bear"), "--resume is for an --output")
     assert_refused(greedy("--restart", "bear"), "--restart is for an --output")
@@ -204,7 +197,7 @@ def test_what_is_damaged_is_refused_and_can_begin_anew(
     (tmp_path / name).write_bytes(b"\0" * 20 + content[20:])
     done = greedy("--input", "in", "--output", "out", "--resume")
     assert_refused(done, f"{name} is damaged: begin anew with --restart")
-    assert names(tmp_path) == [*LEFT, "bad", "in"]
+    assert names_in(tmp_path) == [*LEFT, "bad", "in"]
     assert greedy("--input", "in", "--output", "out", "--restart") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
 
@@ -222,7 +215,7 @@ def test_the_second_process_is_refused_and_the_first_has_its_own(
     process.stdin.close()
     assert process.wait(20) == 0
     assert (tmp_path / "out").read_bytes() == whole
-    assert names(tmp_path) == ["in", "out"]
+    assert names_in(tmp_path) == ["in", "out"]
 
 
 # Killed
@@ -274,10 +267,10 @@ def test_a_run_that_was_killed_gives_the_same_file_in_the_end(
     process = waiting()
     process.send_signal(signal.SIGKILL)
     assert process.wait(20) == -signal.SIGKILL
-    assert names(tmp_path) == [".out.lock", *LEFT, "in"]
+    assert names_in(tmp_path) == [".out.lock", *LEFT, "in"]
     assert greedy("--input", "in", "--output", "out", "--resume") == Done(0, "", "")
     assert (tmp_path / "out").read_bytes() == whole
-    assert names(tmp_path) == ["in", "out"]
+    assert names_in(tmp_path) == ["in", "out"]
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -291,6 +284,6 @@ def test_ctrl_c_ends_in_one_line_and_keeps_what_is_translated(
     assert process.stderr.read() == (
         "mt.translate: 8 lines are translated and kept: continue with --resume\n"
     )
-    assert names(tmp_path) == [*LEFT, "in"]
+    assert names_in(tmp_path) == [*LEFT, "in"]
     assert greedy("--input", "in", "--output", "out", "--resume").code == 0
     assert (tmp_path / "out").read_bytes() == whole

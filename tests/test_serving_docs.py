@@ -59,10 +59,9 @@ def make_app(translator: Translator, keys: list[str]) -> FastAPI:
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Callable[[Block], str]]:
+def ask(everyday: Translator) -> Iterator[Callable[[Block], str]]:
     """Run a block against a live server; returns what it prints."""
-    translator = Translator.load(device="cpu", workers=1)
-    open_app, closed_app = make_app(translator, []), make_app(translator, ["my-key"])
+    open_app, closed_app = make_app(everyday, []), make_app(everyday, ["my-key"])
     with running(open_app) as open_one, running(closed_app) as closed_one:
 
         def run(block: Block) -> str:

@@ -14,17 +14,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Done
+from conftest import ENVIRONMENT, Done, names_in
 
-from mt import translate
 from mt.inference import beam_search
 from mt.inference.options import SearchOptions
 from mt.inference.translator import Translator
 from mt.model import checkpoint
 from mt.utils import line_io
 
-ROOT = Path(translate.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 Translate = Callable[..., Done]
 
 
@@ -46,10 +43,6 @@ def assert_error(done: Done, message: str) -> None:
     assert re.match(r"mt\.translate: error: ", last), done.err
     assert re.search(message, last), last
     assert all(line.startswith("mt.translate: model ") for line in others), others
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 # One line in, one line out
@@ -131,7 +124,7 @@ def test_input_and_output_files(greedy: Translate, expected: Callable, tmp_path:
     assert greedy("--input", "in", "--output", "out") == Done(0, "", "")
     content = (tmp_path / "out").read_bytes().decode("utf-8")
     assert content == "".join(f"{line}\n" for line in expected(lines))
-    assert names(tmp_path) == ["in", "out"]
+    assert names_in(tmp_path) == ["in", "out"]
 
 
 READ = {  # what is read, with the arguments that read it, and the names by which it is written
@@ -211,7 +204,7 @@ def test_a_folder_in_the_place_of_a_temporary_file(
     (tmp_path / name).mkdir()
     for resume in ([], ["--resume"]):
         assert_error(greedy("--output", "out", *resume, "bear"), "out cannot be written: Is a dir")
-        assert names(tmp_path) == [name]
+        assert names_in(tmp_path) == [name]
 
 
 def test_a_line_that_is_too_long_is_named(
@@ -240,7 +233,7 @@ def test_a_line_that_is_not_utf8_is_named(
     else:
         done = greedy("--output", "out", stdin=content)
         assert_error(done, f"standard input, line {number}: not UTF-8")
-    assert names(tmp_path) == ["in"]
+    assert names_in(tmp_path) == ["in"]
 
 
 def test_a_file_that_the_shell_writes_is_not_replaced(model_folder: Path, tmp_path: Path) -> None:
@@ -265,13 +258,13 @@ def test_a_file_that_the_shell_writes_is_not_replaced(model_folder: Path, tmp_pa
 def test_a_dash_is_standard_input_and_output(greedy: Translate, tmp_path: Path) -> None:
     done = greedy("--input", "-", "--output", "-", stdin=b"the bear\n")
     assert done == greedy(stdin=b"the bear\n")
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_a_failure_leaves_the_old_output_as_it_was(greedy: Translate, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("of yesterday")
     assert_error(greedy("--output", "out", stdin=b"good\n\xff\n"), "line 2")
-    assert names(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
     assert (tmp_path / "out").read_text() == "of yesterday"
 
 
@@ -301,10 +294,10 @@ def test_files_that_cannot_be_used(
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     (tmp_path / "in").write_text("x")
-    before = names(tmp_path)
+    before = names_in(tmp_path)
     assert_error(greedy(*arguments), message)
-    assert names(tmp_path) == before
-    assert names(tmp_path / "folder") == []
+    assert names_in(tmp_path) == before
+    assert names_in(tmp_path / "folder") == []
 
 
 class Broken(io.RawIOBase):
@@ -492,7 +485,7 @@ def test_without_a_model_it_is_said_how_to_get_one(
     assert_error(latest, "no model folder under outputs/: .*experiment=quickstart")
     monkeypatch.setattr(checkpoint, "BUNDLED_MODEL", tmp_path / "gone")
     assert_error(run_translate("the bear"), "gone is missing: name a model")
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_a_missing_model_is_named(run_translate: Translate) -> None:
@@ -542,7 +535,7 @@ def test_options_that_make_no_sense(
 ) -> None:
     done = run_translate("--model", model_folder, "--output", "out", *arguments, "the bear")
     assert_error(done, re.escape(message))
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("file", ["in", ""])

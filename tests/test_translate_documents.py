@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done
+from conftest import Done, names_in
 
 from mt import translate
 from mt.documents import files
@@ -34,10 +34,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def as_it_is(_: Any, lines: list[str], *args: Any, **named: Any) -> list[Translation]:
     return [Translation(line, line, 0.0, 0, ((line, 0.0),)) for line in lines]
 
@@ -55,7 +51,7 @@ def test_a_model_that_answers_its_input_gives_the_same_file(
     done = greedy("--input", name, "--output", f"b{suffix}", *COLUMNS.get(suffix, []))
     assert done == Done(0, "", "")
     assert (folder / f"b{suffix}").read_bytes() == (folder / name).read_bytes()
-    assert names(folder) == sorted([*FILES, f"b{suffix}"])
+    assert names_in(folder) == sorted([*FILES, f"b{suffix}"])
 
 
 def test_the_texts_are_translated_and_the_rest_stays(
@@ -149,7 +145,7 @@ def test_an_interrupted_document_goes_on_where_it_stopped(
     resumed = greedy("--input", "a.md", "--output", "b.md", "--json", "--resume")
     assert (resumed.code, resumed.out, seen) == (0, done.out, ["I am hungry."])
     assert (folder / "b.md").read_bytes() == whole
-    assert names(folder) == sorted([*FILES, "b.md", "whole.md"])
+    assert names_in(folder) == sorted([*FILES, "b.md", "whole.md"])
 
 
 @pytest.mark.parametrize(
@@ -189,11 +185,11 @@ def test_what_cannot_be_done_is_said_in_one_line(
     with zipfile.ZipFile(folder / "a.docx", "w") as archive:
         archive.writestr("word/document.xml", "no xml")
     (folder / "a.docx").write_bytes((folder / "a.docx").read_bytes()[:-8])
-    before = names(folder)
+    before = names_in(folder)
     done = greedy(*arguments.split())
     assert done.code == 2
     assert message in done.err.splitlines()[-1]
-    assert names(folder) == before
+    assert names_in(folder) == before
 
 
 @pytest.mark.parametrize("name", ["b.md", "b.jsonl", "b.tsv", "b.json", "b.en"])

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from train_helpers import ENVIRONMENT, weights
+from conftest import ENVIRONMENT
+from train_helpers import weights
 
 from mt import Translator
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import ENVIRONMENT
 from hydra.core.global_hydra import GlobalHydra
 
 from mt import train
 from mt.data import phrasebook
 
 ROOT = Path(train.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 PAIRS = [pair for pair in phrasebook.phrases() if len(pair[0].split()) <= 6][:400]
 
 

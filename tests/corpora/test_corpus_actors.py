@@ -119,7 +119,7 @@ def test_a_block_that_always_kills_its_actor_ends_the_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_program_that_is_killed_goes_on(tmp_path: Path) -> None:
+def test_a_program_that_is_killed_goes_on(tmp_path: Path, everyday: Translator) -> None:
     """The driver gets SIGKILL between two blocks; the next run computes only what is missing."""
     source = write(tmp_path / "in.txt", [{"text": line} for line in LINES * 4])
     command = [
@@ -145,7 +145,7 @@ def test_a_program_that_is_killed_goes_on(tmp_path: Path) -> None:
     [told] = re.findall(r"288 of 288 rows written; (\d+) were done before", done.stderr)
     assert kept <= int(told) // 8 <= kept + 1
     assert 3 <= kept < 36
-    translated = Translator.load(device="cpu", workers=1).translate(LINES * 4, beam_size=1)
+    translated = everyday.translate(LINES * 4, beam_size=1)
     assert read(tmp_path / "out.txt") == [result.text for result in translated]
 
 

@@ -335,7 +335,7 @@ def test_links_need_an_alignment() -> None:
         segment_links("a", "b", [translation.TranslatedPart(("▁a",), ("▁b",), ())])
 
 
-def test_the_bundled_model() -> None:
+def test_the_bundled_model(everyday: Translator) -> None:
     expected = [
         ("The <0>red <1>car</1></0> belongs to my brother.",
          "Das <0>rote <1>Auto</1></0> gehört meinem Bruder."),
@@ -350,8 +350,7 @@ def test_the_bundled_model() -> None:
         ("<0>Thank you for your letter.</0>", "<0>"),
         ("Your order <0>4711</0> is <1>here</1>.", "<0>4711</0>"),
     ]  # fmt: skip
-    translator = Translator.load(device="cpu", workers=1)
-    translate = functools.partial(translator.translate, split=True)
+    translate = functools.partial(everyday.translate, split=True)
     sources = [segment(source) for source, _ in expected]
     texts = [markup(done) for done in translate_segments(sources, translate)]
     right = [part in text for (_, part), text in zip(expected, texts, strict=True)]

@@ -128,11 +128,6 @@ def test_a_model_that_does_not_copy_gives_the_mean_of_all_heads(bpe: Tokenizer) 
     assert find_aligner(model, bpe) == Aligner([(0, i) for i in range(4)], shifted=False)
 
 
-@pytest.fixture(scope="module")
-def everyday() -> Translator:
-    return Translator.load(device="cpu")
-
-
 def test_words_of_pieces_are_words_of_the_text(everyday: Translator) -> None:
     text = "It isn't worth 1,850 euros, Mr Bäumler: see page 2 (or 3)!"
     pieces = everyday.tokenizer.pieces(everyday.tokenizer.encode([text])[0])

@@ -115,23 +115,23 @@ def test_a_number_begins_with_its_blank() -> None:
     assert again.constraints.banned == ((one, two),)
 
 
-def test_a_term_in_quotation_marks_takes_no_blank(bundled: Translator) -> None:
+def test_a_term_in_quotation_marks_takes_no_blank(everyday: Translator) -> None:
     rules = TermRules(Glossary([("Save", ["Sichern"]), ("vehicle", ["Kraftwagen"])]))
     lines = {
         'Press the "Save" button.': "Taste „Sichern“ drücken.",
         "The car (vehicle) was very expensive.": "Das Auto (Kraftwagen) war sehr teuer.",
     }
-    results = bundled.translate(list(lines), terms=rules)
+    results = everyday.translate(list(lines), terms=rules)
     assert [result.text for result in results] == list(lines.values())
 
 
-def test_the_first_word_gives_way_first(bundled: Translator) -> None:
+def test_the_first_word_gives_way_first(everyday: Translator) -> None:
     """So the other term can follow it, whatever their order in the source."""
     lines = {
         "The doctor's house is old.": "Das Gebäude des Mediziners ist alt.",
         'The "house" of my doctor is old.': "Das „Gebäude“ meines Mediziners ist alt.",
     }
-    results = bundled.translate(list(lines), terms=RULES)
+    results = everyday.translate(list(lines), terms=RULES)
     assert [result.text for result in results] == list(lines.values())
 
 
@@ -301,7 +301,7 @@ def test_a_term_that_has_come_by_then_does_not_come_twice() -> None:
         assert search.begins(0) == []
 
 
-# The bundled model
+# The everyday model
 
 RULES = TermRules(
     Glossary([("house", ["Gebäude"]), ("doctor", ["Mediziner"]), ("letter", ["Schreiben"])])
@@ -315,19 +315,14 @@ LINES = {
 }
 
 
-@pytest.fixture(scope="module")
-def bundled() -> Translator:
-    return Translator.load(device="cpu", workers=1)
-
-
-def test_the_model_does_not_say_it_twice(bundled: Translator) -> None:
-    together = bundled.translate(list(LINES), terms=RULES)
+def test_the_model_does_not_say_it_twice(everyday: Translator) -> None:
+    together = everyday.translate(list(LINES), terms=RULES)
     assert [result.text for result in together] == list(LINES.values())
     for line, result in zip(LINES, together, strict=True):
-        assert bundled.translate([line], terms=RULES)[0].text == result.text
+        assert everyday.translate([line], terms=RULES)[0].text == result.text
 
 
-def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translator) -> None:
+def test_a_number_as_written_takes_the_place_of_the_german_one(everyday: Translator) -> None:
     rules = TermRules(keep=True, decimal="as written")
     lines = {
         "It costs 1,250.50 dollars.": "Es kostet 1,250.50 Dollar.",
@@ -335,30 +330,30 @@ def test_a_number_as_written_takes_the_place_of_the_german_one(bundled: Translat
         "In the 1980s, only 54.96 % of the families had a car.":
             "In den 1980er-Jahren hatten nur 54.96 % der Familien ein Auto.",
     }  # fmt: skip
-    results = bundled.translate(list(lines), terms=rules)
+    results = everyday.translate(list(lines), terms=rules)
     assert [result.text for result in results] == list(lines.values())
 
 
-def test_two_terms_of_a_sentence_each_take_their_place(bundled: Translator) -> None:
+def test_two_terms_of_a_sentence_each_take_their_place(everyday: Translator) -> None:
     line = "My doctor lives in a big house."
-    (result,) = bundled.translate([line], terms=RULES)
+    (result,) = everyday.translate([line], terms=RULES)
     assert result.text == "Mein Mediziner ist in einem großen Gebäude."
 
 
 def test_without_terms_no_attention_is_computed(
-    bundled: Translator, monkeypatch: pytest.MonkeyPatch
+    everyday: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine of CTranslate2 has none."""
-    monkeypatch.setattr(bundled, "attend", None)
-    assert bundled.translate(["Good morning."])[0].text == "Guten Morgen."
+    monkeypatch.setattr(everyday, "attend", None)
+    assert everyday.translate(["Good morning."])[0].text == "Guten Morgen."
 
 
 def test_terms_of_a_line_without_a_place_are_searched_once(
-    bundled: Translator, monkeypatch: pytest.MonkeyPatch
+    everyday: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
         raise AssertionError("searched again")
 
     monkeypatch.setattr(translators, "with_term_in_place", never)
     own = [Terms(required=(("Gebäude",),))]
-    assert "Gebäude" in bundled.translate(["The house is big."], terms=own)[0].text
+    assert "Gebäude" in everyday.translate(["The house is big."], terms=own)[0].text

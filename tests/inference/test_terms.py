@@ -9,11 +9,6 @@ from mt.inference.translator import Translator
 GLOSSARY = Glossary([("contract", ["Kontrakt"]), ("house", ["Gebäude"])])
 
 
-@pytest.fixture(scope="module")
-def everyday() -> Translator:
-    return Translator.load(None, "cpu", workers=1)
-
-
 def test_rules_find_terms() -> None:
     rules = TermRules(GLOSSARY, keep=True, forbidden=("Sie",))
     terms = rules.of("My contract is at https://example.org/contract.html today.")

@@ -404,11 +404,6 @@ def test_the_page_of_a_real_translation(
     assert page.locator("#alignment .lines path").count() == len(report["alignment"]["links"])
 
 
-@pytest.fixture(scope="module")
-def everyday() -> Translator:
-    return Translator.load(device="cpu")
-
-
 def read_cell(page: Page, canvases: str, which: int, row: int, column: int) -> str:
     """What a matrix says about a cell to which the arrow keys have gone."""
     canvas = page.locator(canvases).nth(which)

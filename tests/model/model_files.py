@@ -29,6 +29,16 @@ def tiny(seed: int = 0, **changes: int) -> Transformer:
     return Transformer(**sizes).eval()
 
 
+def shaken(model: Any, noise: float = 0.1) -> Any:
+    """In evaluation mode, and every number with noise, as if trained: no bias is 0, no gain 1.
+    Models of one shape get the same noise."""
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += noise * torch.randn(parameter.shape, generator=random)
+    return model.eval()
+
+
 def save(
     folder: Path,
     model: Transformer,

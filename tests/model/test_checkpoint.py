@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import names_in
 from model_files import (
     CONTENT,
     SENTENCES,
@@ -48,10 +49,6 @@ def run(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     return tmp_path / "run"
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -77,8 +74,8 @@ def test_a_model_in_training_is_saved_without_its_dropout_at_work(
 
 
 def test_the_folder_holds_four_files_and_its_parent_nothing_else(folder: Path) -> None:
-    assert names(folder) == CONTENT
-    assert names(folder.parent) == ["model"]
+    assert names_in(folder) == CONTENT
+    assert names_in(folder.parent) == ["model"]
 
 
 def test_a_folder_and_a_checkpoint_from_before_the_variations_are_read(
@@ -160,8 +157,8 @@ def test_a_moved_folder_works(folder: Path, tmp_path: Path) -> None:
 def test_replacing_leaves_nothing_of_the_old_one(folder: Path, tokenizer: Tokenizer) -> None:
     (folder / "notes.txt").write_text("of the old model")
     save(folder, tiny(seed=1), tokenizer)
-    assert names(folder) == CONTENT
-    assert names(folder.parent) == ["model"]
+    assert names_in(folder) == CONTENT
+    assert names_in(folder.parent) == ["model"]
     assert_same_model(checkpoint.load(folder).model, tiny(seed=1))
 
 
@@ -176,7 +173,7 @@ def test_a_failed_save_leaves_the_old_one_whole(
     with pytest.raises(OSError, match="No space left"):
         save(folder, tiny(seed=1), tokenizer)
     assert contents(folder) == before
-    assert names(folder.parent) == ["model"]
+    assert names_in(folder.parent) == ["model"]
 
 
 def test_a_really_full_disk_is_an_error_of_the_system(folder: Path, tokenizer: Tokenizer) -> None:
@@ -190,7 +187,7 @@ def test_a_really_full_disk_is_an_error_of_the_system(folder: Path, tokenizer: T
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert contents(folder) == before
-    assert names(folder.parent) == ["model"]
+    assert names_in(folder.parent) == ["model"]
 
 
 def test_a_save_that_fails_late_leaves_the_old_one_whole(
@@ -200,7 +197,7 @@ def test_a_save_that_fails_late_leaves_the_old_one_whole(
     with pytest.raises(TypeError, match="JSON"):
         save(folder, tiny(seed=1), tokenizer, source=object())
     assert contents(folder) == before
-    assert names(folder.parent) == ["model"]
+    assert names_in(folder.parent) == ["model"]
 
 
 def test_whoever_may_read_the_config_may_read_the_weights(folder: Path) -> None:
@@ -210,7 +207,7 @@ def test_whoever_may_read_the_config_may_read_the_weights(folder: Path) -> None:
 def test_a_failed_first_save_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(TypeError, match="JSON"):
         save(tmp_path / "model", tiny(), tokenizer, source=object())
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 # Loading a folder

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from model_files import shaken
 from torch import Tensor, nn
 
 from mt.data.batch_sampler import pad
@@ -25,17 +26,9 @@ LABELS = torch.tensor([11, 12, 3, 14, 3, 15, 16, 3])
 JOINED = [[5, 6, 7, 8, 3, 2, 11, 12], [9, 10, 3, 2, 14], [3, 2, 15, 16]]
 
 
-def shaken(model: Any) -> Any:
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    return model.eval()
-
-
 @pytest.fixture(scope="module")
 def model() -> DecoderOnly:
-    return shaken(DecoderOnly(**SIZES))
+    return shaken(DecoderOnly(**SIZES), noise=0.2)
 
 
 def oracle(model: DecoderOnly, ids: list[int]) -> Tensor:
@@ -128,7 +121,7 @@ def test_an_unknown_architecture_is_named() -> None:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_the_cache_gives_the_same_logits(norm: str) -> None:
-    model = shaken(DecoderOnly(**SIZES, norm=norm))
+    model = shaken(DecoderOnly(**SIZES, norm=norm), noise=0.2)
     expected = model(SOURCES, TARGETS).detach()
     decoder = DecoderOnlyModel(model)
     state = decoder.start(SOURCES)
@@ -186,7 +179,7 @@ def test_attention_to_the_source(model: DecoderOnly) -> None:
 
 
 def test_a_model_folder_keeps_the_architecture(model: DecoderOnly, bpe: Any, tmp_path: Any) -> None:
-    model = shaken(DecoderOnly(**SIZES | {"vocab_size": bpe.vocab_size}))
+    model = shaken(DecoderOnly(**SIZES | {"vocab_size": bpe.vocab_size}), noise=0.2)
     checkpoint.save(tmp_path / "model", model, bpe, 40, ["en", "de"], {})
     loaded = checkpoint.load(tmp_path / "model").model
     assert isinstance(loaded, DecoderOnly)

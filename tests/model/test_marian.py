@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import PAIRS
-from marian_files import marian_model, transformers, write_marian
+from marian_files import marian_model, transformers
 
 from mt import import_marian
 from mt.data import tokenizer
@@ -106,11 +106,6 @@ def test_a_weight_of_no_use_is_not_left_out_in_silence(name: str) -> None:
 
 
 # Folders
-
-
-@pytest.fixture(scope="module")
-def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_marian(tmp_path_factory.mktemp("marian"))
 
 
 def test_an_imported_folder_translates_as_transformers_does(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import PAIRS
-from marian_files import write_marian
 from model_files import SENTENCES, tiny
 
 from mt.data import tokenizer as tokenizers
@@ -20,11 +19,6 @@ from mt.model.model_path import latest, resolve_model_path
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "models"
-
-
-@pytest.fixture(scope="module")
-def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_marian(tmp_path_factory.mktemp("marian"))
 
 
 def test_latest_is_the_newest_model_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

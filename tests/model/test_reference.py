@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from model_files import shaken
 from torch import Tensor, nn
 
 from mt.data.packing import Packed, pack
@@ -28,12 +29,7 @@ LENGTHS = [(9, 12), (9, 7), (4, 5), (1, 1), (2, 8)]  # of source and target
 
 
 def fast_model(**changes: Any) -> transformer.Transformer:
-    """Every number is random, as if trained: no bias is 0, no gain 1."""
-    model = transformer.Transformer(**{**TINY, "P_drop": 0.0, **changes})
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return model
+    return shaken(transformer.Transformer(**{**TINY, "P_drop": 0.0, **changes})).train()
 
 
 def padded(lengths: list[int]) -> Tensor:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from model_files import shaken
 from torch import nn
 
 from mt.data.packing import Packed, pack
@@ -24,14 +25,6 @@ from mt.model.transformer import Transformer
 PAD, BOS = 0, 2
 V = 40  # unlike any other size of the tiny model
 TINY = {"vocab_size": V, "N": 2, "d_model": 16, "d_ff": 32, "h": 4, "P_drop": 0.1}
-
-
-def shaken(module):
-    """In evaluation mode, and every number with noise, as if trained: no bias is 0, no gain 1."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return module.eval()
 
 
 def tiny(**changes):

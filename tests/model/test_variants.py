@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from model_files import shaken
 from torch import Tensor, nn
 
 from mt.data.packing import pack
@@ -24,15 +25,6 @@ VARIANTS: list[dict[str, Any]] = [
     {"scaled_scores": False},
     {"norm": "pre", "activation": "gelu", "tied_embeddings": False, "learned_positions": 9},
 ]
-
-
-def shaken(model: Any) -> Any:
-    """In evaluation mode, and every number with noise, as if trained: no bias is 0, no gain 1."""
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    return model.eval()
 
 
 def named(variant: dict[str, Any]) -> str:

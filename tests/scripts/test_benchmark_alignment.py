@@ -39,12 +39,13 @@ def test_the_pairs_aligned_by_hand(benchmark: ModuleType) -> None:
 
 
 def test_the_bundled_model_aligns_far_better_than_its_mean_attention(
-    benchmark: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    benchmark: ModuleType, everyday: Translator, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     assert benchmark.main(["everyday", "--threads=1", f"--output={tmp_path}/x.json"]) == 0
     report = json.loads((tmp_path / "x.json").read_text())
     rows = report["results"]["everyday"]["by hand"]
-    layers = len(Translator.load(device="cpu").models[0].decoder)
+    layers = len(everyday.models[0].decoder)
     assert len(rows) == 2 * layers + 2
     assert len(capsys.readouterr().out.splitlines()) == len(rows) + 2
     assert report["results"]["everyday"]["aligner"]["shifted"]

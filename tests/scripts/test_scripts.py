@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from conftest import ENVIRONMENT
 from hydra.core.global_hydra import GlobalHydra
 from script_helpers import SCRIPTS
-from train_helpers import ENVIRONMENT
 
 from mt.data import phrasebook
 from mt.data import tokenizer as tokenizers

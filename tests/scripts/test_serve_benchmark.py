@@ -39,15 +39,10 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
-    return Translator.load(None, "cpu", workers=1)
-
-
-@pytest.fixture(scope="module")
-def live(translator: Translator) -> Iterator[SimpleNamespace]:
+def live(everyday: Translator) -> Iterator[SimpleNamespace]:
     """A server in a thread, with what the scripts ask of a server process."""
     limits, metrics = Limits(send_seconds=0.5, queue_requests=8), Metrics()
-    engine = ContinuousBatching(translator, metrics, max_requests=limits.queue_requests)
+    engine = ContinuousBatching(everyday, metrics, max_requests=limits.queue_requests)
     with running(create_app(engine, limits, metrics=metrics)) as server:
         port = server.bound.getsockname()[1]
         yield SimpleNamespace(port=port, rss=lambda: 10**8, cpu_seconds=lambda: 0.0)
@@ -121,7 +116,7 @@ def test_bars_compare_medians(serve: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", ["Sequential", "Windows"])
 def test_engines_translate_as_the_translator_does(
-    engines: ModuleType, translator: Translator, name: str
+    engines: ModuleType, everyday: Translator, name: str
 ) -> None:
     options = SearchOptions(beam_size=1)
     texts = ["Where do you live?\n\nHello.", "Good morning!", "I am tired."]
@@ -129,7 +124,7 @@ def test_engines_translate_as_the_translator_does(
     jobs.append(Job(texts[1:], options, prefixes=["", "Ich"]))
 
     async def run() -> list[Any]:
-        engine = getattr(engines, name)(translator)
+        engine = getattr(engines, name)(everyday)
         engine.start()
         waiting = asyncio.create_task(engine.translate(jobs[0], 30.0))
         await asyncio.sleep(0)
@@ -141,9 +136,9 @@ def test_engines_translate_as_the_translator_does(
         return results
 
     first, second, third = asyncio.run(run())
-    assert first[0].text == translator.translate_text(texts[0], options=options)
-    assert second[0].text == translator.translate_text(texts[1], beam_size=2)
-    assert third[0].text == translator.translate_text(texts[1], options=options)
+    assert first[0].text == everyday.translate_text(texts[0], options=options)
+    assert second[0].text == everyday.translate_text(texts[1], beam_size=2)
+    assert third[0].text == everyday.translate_text(texts[1], options=options)
     assert third[1].text.startswith("Ich ")
 
 

@@ -22,14 +22,9 @@ from mt.serving.server import Server
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
-    return Translator.load(device="cpu")
-
-
-@pytest.fixture(scope="module")
-def server(translator: Translator) -> Iterator[Server]:
+def server(everyday: Translator) -> Iterator[Server]:
     limits, metrics = Limits(), Metrics()
-    engine = make_engine(translator, limits, metrics)
+    engine = make_engine(everyday, limits, metrics)
     app = create_app(engine, limits, ApiKeys(["good-key"]), metrics=metrics)
     with running(app) as server:
         yield server
@@ -100,7 +95,7 @@ def test_a_file_of_libretranslate(server: Server) -> None:
     assert fetched.text == "1\n00:00:01,000 --> 00:00:02,000\nIch habe Hunger.\n"
 
 
-def test_a_stream_grows_to_the_offline_translation(server: Server, translator: Translator) -> None:
+def test_a_stream_grows_to_the_offline_translation(server: Server, everyday: Translator) -> None:
     text = "I have lived here for ten years. Where do you live?\nI like the old house very much."
     events = []
     headers = {"Authorization": "Bearer good-key"}
@@ -117,7 +112,7 @@ def test_a_stream_grows_to_the_offline_translation(server: Server, translator: T
     assert [name for name, _ in events] == ["partial"] * (len(events) - 1) + ["done"]
     assert len(events) > 1
     assert all(data["text"] for _, data in events[:-1])
-    assert events[-1][1]["translations"][0]["text"] == translator.translate_text(text)
+    assert events[-1][1]["translations"][0]["text"] == everyday.translate_text(text)
 
 
 def test_all_that_v1_can_do_works_with_the_model(server: Server) -> None:

@@ -417,12 +417,11 @@ def test_a_glossary_holds_nobody_up(
     assert len(threads) < len(ENGLISH) - 10
 
 
-def test_what_is_kept_is_looked_for_in_the_best_by_risk_as_offline() -> None:
-    bundled = Translator.load(device="cpu", workers=1)
+def test_what_is_kept_is_looked_for_in_the_best_by_risk_as_offline(everyday: Translator) -> None:
     terms, options = TermRules(keep=True), SearchOptions(beam_size=4, mbr=True)
     texts = ["The top-10 list has 110 entries.", 'He said: "./stone.txt" is twelve years old.']
-    wanted = [result.text for result in bundled.translate(texts, options, terms=terms)]
-    engine = ContinuousBatching(bundled)
+    wanted = [result.text for result in everyday.translate(texts, options, terms=terms)]
+    engine = ContinuousBatching(everyday)
 
     async def talk() -> list[str]:
         answers = await asyncio.gather(
@@ -433,12 +432,11 @@ def test_what_is_kept_is_looked_for_in_the_best_by_risk_as_offline() -> None:
     assert run(engine, talk) == wanted
 
 
-def test_a_term_takes_its_place_as_offline() -> None:
+def test_a_term_takes_its_place_as_offline(everyday: Translator) -> None:
     """Its sentence is searched again, beside those that are under way."""
-    bundled = Translator.load(device="cpu", workers=1)
     terms = TermRules(Glossary([("house", ["Gebäude"]), ("doctor", ["Mediziner"])]))
     texts = ["The house is big.", "My doctor is ill.", "Where do you live?"]
-    wanted = [result.text for result in bundled.translate(texts, terms=terms)]
+    wanted = [result.text for result in everyday.translate(texts, terms=terms)]
     assert wanted[:2] == ["Das Gebäude ist groß.", "Mein Mediziner ist krank."]
 
     async def talk() -> list[str]:
@@ -450,7 +448,7 @@ def test_a_term_takes_its_place_as_offline() -> None:
         return [answer.text for (answer,) in answers]
 
     metrics = Watched()
-    engine = ContinuousBatching(bundled, metrics)
+    engine = ContinuousBatching(everyday, metrics)
     assert run(engine, talk) == wanted
     assert len(metrics.first) == len(texts)  # a second search is no second arrival
 

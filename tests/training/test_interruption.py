@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import ENVIRONMENT
 from train_helpers import (
-    ENVIRONMENT,
     PAIRS,
     arguments,
     assert_same_weights,

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import ENVIRONMENT
 from omegaconf import OmegaConf
-from train_helpers import ENVIRONMENT, arguments, run, weights
+from train_helpers import arguments, run, weights
 
 from mt.training import run_dir
 from mt.utils.processes import SWEEP

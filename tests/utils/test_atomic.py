@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import names_in
 
 from mt.utils import atomic
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.parametrize("content", ["Größe\r\n\u2028\n", b"\x00\xff\r\n", ""])
@@ -21,7 +18,7 @@ def test_a_file_is_written_as_it_is(tmp_path: Path, content: str | bytes) -> Non
     path.write_text("of yesterday")
     atomic.atomic_write(path, content)
     assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
-    assert names(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
@@ -32,15 +29,15 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), atomic.atomic_path(path) as partial:
         raise KeyboardInterrupt(partial.write_text("half"))
     assert path.read_text() == "of yesterday"
-    assert names(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_the_file_appears_when_the_block_ends(tmp_path: Path) -> None:
     with atomic.atomic_path(tmp_path / "out") as partial:
         partial.write_text("new")
         assert atomic.partial_path(tmp_path / "out") == partial
-        assert names(tmp_path) == [".out.lock", ".out.partial"]
-    assert names(tmp_path) == ["out"]
+        assert names_in(tmp_path) == [".out.lock", ".out.partial"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
@@ -52,10 +49,10 @@ def test_a_folder_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> No
     folder = tmp_path / "deep" / "model"
     for content in ("old", "new"):
         with atomic.atomic_folder(folder) as partial:
-            assert names(partial) == []
+            assert names_in(partial) == []
             (partial / f"{content}.txt").write_text(content)
-        assert names(folder) == [f"{content}.txt"]
-    assert names(folder.parent) == ["model"]
+        assert names_in(folder) == [f"{content}.txt"]
+    assert names_in(folder.parent) == ["model"]
 
 
 @pytest.mark.parametrize("place", ["model", ".model.old"])
@@ -65,8 +62,8 @@ def test_an_error_leaves_the_old_folder(place: str, tmp_path: Path) -> None:
     (tmp_path / place / "old.txt").write_text("old")
     with pytest.raises(ZeroDivisionError), atomic.atomic_folder(tmp_path / "model") as partial:
         raise ZeroDivisionError((partial / "new.txt").write_text("new"))
-    assert names(tmp_path) == ["model"]
-    assert names(tmp_path / "model") == ["old.txt"]
+    assert names_in(tmp_path) == ["model"]
+    assert names_in(tmp_path / "model") == ["old.txt"]
 
 
 def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
@@ -75,8 +72,8 @@ def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
         (tmp_path / name / "half.txt").write_text("half")
     with atomic.atomic_folder(tmp_path / "model") as partial:
         (partial / "whole.txt").write_text("whole")
-    assert names(tmp_path) == ["model"]
-    assert names(tmp_path / "model") == ["whole.txt"]
+    assert names_in(tmp_path) == ["model"]
+    assert names_in(tmp_path / "model") == ["whole.txt"]
 
 
 def test_a_folder_stays_where_the_new_one_cannot_take_its_name(
@@ -94,8 +91,8 @@ def test_a_folder_stays_where_the_new_one_cannot_take_its_name(
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(OSError, match="refused"), atomic.atomic_folder(folder) as partial:
         (partial / "new.txt").write_text("new")
-    assert names(tmp_path) == ["model"]
-    assert names(folder) == ["old.txt"]
+    assert names_in(tmp_path) == ["model"]
+    assert names_in(folder) == ["old.txt"]
 
 
 # Several at once
@@ -121,7 +118,7 @@ def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
         thread.join()
     assert len(seen) == 4
     assert all(len(text) == 300 and len(set(text)) == 1 for text in seen)
-    assert names(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_the_second_writer_of_a_folder_is_refused(tmp_path: Path) -> None:
@@ -130,9 +127,9 @@ def test_the_second_writer_of_a_folder_is_refused(tmp_path: Path) -> None:
         (partial / "first.txt").write_text("first")
         with pytest.raises(BlockingIOError, match="model: another process is writing it"):
             atomic.atomic_folder(folder).__enter__()
-        assert names(partial) == ["first.txt"]
-    assert names(folder) == ["first.txt"]
-    assert names(tmp_path) == ["model"]
+        assert names_in(partial) == ["first.txt"]
+    assert names_in(folder) == ["first.txt"]
+    assert names_in(tmp_path) == ["model"]
 
 
 def test_a_link_in_the_place_of_the_partial_file_is_not_followed(tmp_path: Path) -> None:
@@ -140,7 +137,7 @@ def test_a_link_in_the_place_of_the_partial_file_is_not_followed(tmp_path: Path)
     (tmp_path / ".out.partial").symlink_to("precious")
     atomic.atomic_write(tmp_path / "out", "new")
     assert (tmp_path / "precious").read_text() == "text"
-    assert names(tmp_path) == ["out", "precious"]
+    assert names_in(tmp_path) == ["out", "precious"]
 
 
 # What is read
@@ -211,7 +208,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         atomic.atomic_write(link, content)
         assert file.read_text() == content
     assert link.is_symlink()
-    assert names(tmp_path) == ["file", "link"]
+    assert names_in(tmp_path) == ["file", "link"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are of Unix")
@@ -225,7 +222,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
-    assert names(tmp_path) == ["pipe"]
+    assert names_in(tmp_path) == ["pipe"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="/dev/fd is of Unix")

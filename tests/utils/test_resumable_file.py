@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from conftest import names_in
 
 from mt.utils.line_io import ResumableFile
 
@@ -31,10 +32,6 @@ def begin(path: Path, lines: list[str] = LINES, identity: dict | None = None) ->
         raise KeyboardInterrupt
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "out.de"
@@ -51,16 +48,16 @@ def test_a_success_leaves_only_the_file(out: Path) -> None:
     with ResumableFile(out, {}) as file:
         write(file, LINES)
         assert out.read_text() == "of yesterday"
-        assert names(out.parent) == [".out.de.lock", *LEFT, "out.de"]
+        assert names_in(out.parent) == [".out.de.lock", *LEFT, "out.de"]
     assert out.read_text(encoding="utf-8") == "ONE\n\nZWEI\nGRÖSSE\n"
-    assert names(out.parent) == ["out.de"]
+    assert names_in(out.parent) == ["out.de"]
 
 
 def test_no_lines_make_an_empty_file(out: Path) -> None:
     with ResumableFile(out, {}):
         pass
     assert out.read_bytes() == b""
-    assert names(out.parent) == ["out.de"]
+    assert names_in(out.parent) == ["out.de"]
 
 
 def test_a_link_stays_a_link(out: Path) -> None:
@@ -69,7 +66,7 @@ def test_a_link_stays_a_link(out: Path) -> None:
     with ResumableFile(out, {}) as file:
         write(file, ["x"])
     assert out.is_symlink()
-    assert names(out.parent / "folder") == ["real"]
+    assert names_in(out.parent / "folder") == ["real"]
 
 
 # Resuming
@@ -80,7 +77,7 @@ def test_a_link_stays_a_link(out: Path) -> None:
 def test_a_resumed_file_is_the_same(out: Path, kept: int, size: int) -> None:
     lines = [*LINES, "five", "six"]
     begin(out, lines[:kept])
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
     translated = []
     with ResumableFile(out, {"model": "a"}, resume=True) as file:
         for start in range(0, len(lines), size):
@@ -90,7 +87,7 @@ def test_a_resumed_file_is_the_same(out: Path, kept: int, size: int) -> None:
                 file.write(block, "".join(f"{line.upper()}\n" for line in block))
     assert out.read_text(encoding="utf-8") == "ONE\n\nZWEI\nGRÖSSE\nFIVE\nSIX\n"
     assert translated == lines[kept:], "what was translated is not translated again"
-    assert names(out.parent) == ["out.de"]
+    assert names_in(out.parent) == ["out.de"]
 
 
 def test_what_the_record_does_not_count_is_written_again(out: Path) -> None:
@@ -147,7 +144,7 @@ def test_another_input_is_refused(out: Path, lines: list[str], message: str) -> 
         ResumableFile(out, {"model": "a"}, resume=True) as file,
     ):
         write(file, lines)
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
     assert (out.parent / LEFT[0]).read_bytes() == before
 
 
@@ -173,7 +170,7 @@ def test_other_settings_are_refused(out: Path, new: dict) -> None:
     begin(out, identity={"model": "a", "beam_size": 4})
     with pytest.raises(ValueError, match=r"begun with (model='a', not 'b'|beam_size=4, not 1)"):
         ResumableFile(out, new, resume=True)
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
 
 
 @pytest.mark.parametrize("left", [[], LEFT[:1], LEFT[1:]])
@@ -204,7 +201,7 @@ def test_what_is_kept_is_not_dropped_by_forgetting_to_resume(out: Path, identity
     with ResumableFile(out, identity, restart=True) as file:
         write(file, ["x"])
     assert out.read_text() == "X\n"
-    assert names(out.parent) == ["out.de"]
+    assert names_in(out.parent) == ["out.de"]
 
 
 def assert_damaged(out: Path, name: str) -> None:
@@ -238,7 +235,7 @@ def test_a_record_of_other_values_is_no_record(out: Path, name: str, value: obje
     message = r"(damaged|cut short): begin anew|begun with (model=None|another input)"
     with pytest.raises(ValueError, match=message), ResumableFile(out, {"model": "a"}, True) as new:
         write(new, [*LINES, "five"])
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
 
 
 @pytest.mark.parametrize("changes", [{"bytes": 4}, {"bytes": 4, "lines": 1}, {"lines": 5}])
@@ -285,7 +282,7 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(
     with ResumableFile(out, {}, resume) as file:
         write(file, ["x"])
     assert (out.parent / "precious").read_text() == "text"
-    assert names(out.parent) == ["out.de", "precious"]
+    assert names_in(out.parent) == ["out.de", "precious"]
 
 
 # Two at once
@@ -301,7 +298,7 @@ def test_one_process_at_a_time_writes(out: Path) -> None:
                 ResumableFile(path, {}, resume)
         write(file, LINES[2:])
     assert out.read_text(encoding="utf-8") == "ONE\n\nZWEI\nGRÖSSE\n"
-    assert names(out.parent) == ["link", "out.de"]
+    assert names_in(out.parent) == ["link", "out.de"]
 
 
 def test_a_refusal_gives_the_lock_back(out: Path) -> None:
@@ -309,7 +306,7 @@ def test_a_refusal_gives_the_lock_back(out: Path) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="begun with model='a', not 'b'"):
             ResumableFile(out, {"model": "b"}, resume=True)
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
 
 
 def test_a_partial_file_that_lost_its_end_is_not_filled_up(out: Path) -> None:
@@ -335,7 +332,7 @@ def test_a_new_run_forgets_the_old_one_at_once(out: Path) -> None:
 def test_a_failure_before_the_first_block_leaves_nothing(out: Path) -> None:
     out.write_text("of yesterday")
     begin(out, [])
-    assert names(out.parent) == ["out.de"]
+    assert names_in(out.parent) == ["out.de"]
     assert out.read_text() == "of yesterday"
 
 
@@ -360,7 +357,7 @@ def test_a_full_disk_leaves_nothing_of_the_first_block(out: Path) -> None:
         ResumableFile(out, {}) as file,
     ):
         file.write(["x"], "y" * (ROOM + 1))
-    assert names(out.parent) == []
+    assert names_in(out.parent) == []
 
 
 def test_a_full_disk_keeps_the_blocks_before(out: Path) -> None:
@@ -371,7 +368,7 @@ def test_a_full_disk_keeps_the_blocks_before(out: Path) -> None:
 
     with pytest.raises(OSError, match="File too large"):
         translate()
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
     assert json.loads((out.parent / LEFT[1]).read_text())["lines"] == 1
     with ResumableFile(out, {}, resume=True) as file:
         assert file.skip(["one", "two"]) == ["two"]
@@ -391,7 +388,7 @@ def test_a_record_that_cannot_be_written_leaves_the_one_before(
         monkeypatch.setattr(Path, "write_bytes", fail)
         file.write(["two"], "ZWEI\n")
     monkeypatch.undo()
-    assert names(out.parent) == LEFT
+    assert names_in(out.parent) == LEFT
     with ResumableFile(out, {}, resume=True) as file:
         assert file.skip(["one", "two"]) == ["two"]
 
@@ -407,7 +404,7 @@ def test_files_that_cannot_be(tmp_path: Path, path: str, kind: type, message: st
     (tmp_path / "folder").mkdir()
     with pytest.raises(kind, match=message):
         ResumableFile(tmp_path / path, {})
-    assert names(tmp_path) == ["folder"]
+    assert names_in(tmp_path) == ["folder"]
 
 
 def test_a_file_that_nobody_may_write_can_be_resumed(out: Path) -> None:
@@ -434,4 +431,4 @@ def test_a_name_too_long_for_its_record_shows_before_the_work(tmp_path: Path) ->
     too_long = "cannot be written: File name too long"
     with pytest.raises(OSError, match=too_long), ResumableFile(tmp_path / ("x" * 238), {}):
         pass
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
