@@ -21,10 +21,13 @@ from mt import translate
 from mt.data import phrasebook
 from mt.data import tokenizer as tokenizers
 from mt.data.tokenizer import Tokenizer
-from mt.inference.native.library import library
+from mt.inference.native import library as translation
 from mt.inference.translator import Translator
 from mt.model import checkpoint
+from mt.model.native import library as training
 from mt.model.transformer import Transformer
+from mt.utils import native
+from mt.utils.native import NativeLibrary
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
@@ -59,13 +62,45 @@ def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def loaded(library: NativeLibrary) -> Any:
+    """The C++; without a compiler or such a CPU the test is skipped."""
+    cpp = library()
+    if cpp is None:
+        pytest.skip("this computer cannot compile or run the C++")
+    return cpp
+
+
 @pytest.fixture(scope="session")
 def native_library() -> Any:
-    """The C++ of translation; without a compiler or such a CPU the test is skipped."""
-    native = library()
-    if native is None:
-        pytest.skip("this computer cannot compile or run the C++")
-    return native
+    """The C++ of translation."""
+    return loaded(translation.library)
+
+
+@pytest.fixture(scope="session")
+def training_library() -> Any:
+    """The C++ of training."""
+    return loaded(training.library)
+
+
+@pytest.fixture
+def each_instruction_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[Iterator[None]]:
+    """To loop over: the C++ is that for AVX2 in the first round and for AVX512 in the second."""
+    libraries = (translation.library, training.library)
+    for library in libraries:
+        loaded(library)
+    if native._best_features() != native.AVX512:
+        pytest.skip("this CPU has no AVX512-VNNI")
+
+    def rounds() -> Iterator[None]:
+        for features in (native.AVX2, native.AVX512):
+            monkeypatch.setattr(native, "_best_features", lambda features=features: features)
+            for library in libraries:
+                library.cache_clear()
+            yield
+
+    yield rounds()
+    for library in libraries:
+        library.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -296,19 +296,12 @@ def test_libraries_of_other_users_are_not_run(
     library.cache_clear()
 
 
-def test_avx2_and_avx512_give_the_same_bits(
-    native_library: Any, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if native._best_features() != native.AVX512:
-        pytest.skip("this CPU has no AVX512-VNNI")
+def test_avx2_and_avx512_give_the_same_bits(each_instruction_set: Iterator[None]) -> None:
     sources, targets = torch.randint(4, 40, (5, 30)), torch.randint(333, (5,))
     rows = 5 * torch.randn(7, 333)
     model = Transformer(vocab_size=40, N=2, d_model=32, d_ff=64, h=2).eval()
     results, losses = [], []
-    for features in (native.AVX2, native.AVX512):
-        monkeypatch.setattr(native, "_best_features", lambda features=features: features)
-        library.cache_clear()
-        training_loss.library.cache_clear()
+    for _ in each_instruction_set:
         for dtype in (torch.float32, torch.bfloat16):
             losses.append(training_loss._losses(rows.to(dtype, copy=True), targets, 0.1, True))
         for precision in ("float32", "int8"):
@@ -321,7 +314,6 @@ def test_avx2_and_avx512_give_the_same_bits(
     for (logits, searched), (others, otherwise) in zip(results[:2], results[2:], strict=True):
         assert torch.equal(logits, others)
         assert searched == otherwise
-    training_loss.library.cache_clear()
     for (gradient, *sums), (other, *others) in zip(losses[:2], losses[2:], strict=True):
         assert torch.equal(gradient, other)
         assert sums == others

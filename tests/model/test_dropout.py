@@ -1,11 +1,12 @@
 """Dropout with numbers of 16 bits: its share, its scale, its gradient, and that it repeats."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
 
-from mt.model.dropout import Dropout, draw_keep_mask, dropout, library
-from mt.utils import native
+from mt.model.dropout import Dropout, draw_keep_mask, dropout
 
 
 @pytest.fixture(params=["C++", "PyTorch"])
@@ -13,8 +14,8 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """What draws: ``library`` gives the C++ or, as where it is missing, nothing."""
     if request.param == "PyTorch":
         monkeypatch.setattr("mt.model.dropout.library", lambda: None)
-    elif library() is None:
-        pytest.skip("this computer cannot compile or run the C++")
+    else:
+        request.getfixturevalue("training_library")
     return request.param
 
 
@@ -176,10 +177,9 @@ def test_a_residual_of_another_shape_or_type_is_added_as_pytorch_does() -> None:
     assert set(y.flatten().tolist()) <= {4.0, 6.0}
 
 
+@pytest.mark.usefixtures("training_library")
 def test_each_seed_draws_others_and_threads_change_nothing() -> None:
     """Of 2,000 calls, each with a seed of its own, an element is dropped in a fifth."""
-    if library() is None:
-        pytest.skip("this computer cannot compile or run the C++")
     torch.manual_seed(0)
     drops = torch.stack([1 - kept((300,), 0.2).double() for _ in range(2000)])
     deviation = (0.2 * 0.8 / 2000) ** 0.5
@@ -197,17 +197,10 @@ def test_each_seed_draws_others_and_threads_change_nothing() -> None:
     assert torch.equal(*results)
 
 
-def test_avx2_and_avx512_drop_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    if library() is None or native._best_features() != native.AVX512:
-        pytest.skip("this CPU has no AVX512-VNNI")
+def test_avx2_and_avx512_drop_the_same(each_instruction_set: Iterator[None]) -> None:
     x, results = torch.randn(70, 33), []
-    try:
-        for features in (native.AVX2, native.AVX512):
-            monkeypatch.setattr(native, "_best_features", lambda features=features: features)
-            library.cache_clear()
-            torch.manual_seed(0)
-            results.append((dropout(x, 0.1), dropout(x.bfloat16(), 0.3, x)))
-    finally:
-        library.cache_clear()
+    for _ in each_instruction_set:
+        torch.manual_seed(0)
+        results.append((dropout(x, 0.1), dropout(x.bfloat16(), 0.3, x)))
     assert torch.equal(results[0][0], results[1][0])
     assert torch.equal(results[0][1], results[1][1])

@@ -1,5 +1,6 @@
 """Attention of packed sentences in C++, beside the same by PyTorch over padded ones."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,15 +8,9 @@ import torch
 from torch import Tensor
 
 from mt.data.packing import Packed, pack
-from mt.model import packed_attention
 from mt.model.attention_layout import AttentionLayout
-from mt.utils import native
 
-
-@pytest.fixture(autouse=True)
-def _needs_the_library() -> None:
-    if packed_attention.library() is None:
-        pytest.skip("this computer cannot compile or run the C++")
+pytestmark = pytest.mark.usefixtures("training_library")
 
 
 def sentences(*lengths: int) -> Packed:
@@ -135,21 +130,14 @@ def test_a_source_that_needs_no_gradient_is_left_to_pytorch() -> None:
     assert torch.equal(context, expected)
 
 
-def test_avx2_and_avx512_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native._best_features() != native.AVX512:
-        pytest.skip("this CPU has no AVX512-VNNI")
+def test_avx2_and_avx512_give_the_same_bits(each_instruction_set: Iterator[None]) -> None:
     torch.manual_seed(0)
     packed = sentences(20, 70, 5)
     inputs = [vectors(packed, 3 * 48, dtype) for dtype in (torch.float32, torch.bfloat16)]
     results = []
-    try:
-        for features in (native.AVX2, native.AVX512):
-            monkeypatch.setattr(native, "_best_features", lambda features=features: features)
-            packed_attention.library.cache_clear()
-            for QKV in inputs:
-                context = AttentionLayout(packed, 1, 48).attend(QKV, causal=True)
-                results += [context, *torch.autograd.grad(context.square().sum(), QKV)]
-    finally:
-        packed_attention.library.cache_clear()
+    for _ in each_instruction_set:
+        for QKV in inputs:
+            context = AttentionLayout(packed, 1, 48).attend(QKV, causal=True)
+            results += [context, *torch.autograd.grad(context.square().sum(), QKV)]
     for one, other in zip(results[:4], results[4:], strict=True):
         assert torch.equal(one, other)

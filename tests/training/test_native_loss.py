@@ -12,10 +12,7 @@ from mt.training import loss as losses
 EPS_LS = 0.1
 
 
-@pytest.fixture(autouse=True)
-def _native() -> None:
-    if losses.library() is None:
-        pytest.skip("this computer cannot compile or run the C++ for the loss")
+pytestmark = pytest.mark.usefixtures("training_library")
 
 
 def by_pytorch(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
