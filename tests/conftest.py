@@ -31,6 +31,7 @@ from mt.utils.native import NativeLibrary
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
+pytest.register_assert_rewrite("evaluate_helpers", "export_helpers", "translate_helpers")
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
