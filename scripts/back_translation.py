@@ -27,9 +27,9 @@ from mt.utils import console
 sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for reporting.py
 
 with console.exit_at_interrupt():
-    from reporting import new_report, setting, table, write_report
+    from reporting import new_report, remember, setting, table, write_report
     from rivals import SETTINGS
-    from trainings import BEAM_SIZE, make_parser, remember, run_program, score
+    from trainings import BEAM_SIZE, make_parser, run_program, score
 
     from mt.data.readers import FileReader, Pair
     from mt.evaluation.report import join_lines

@@ -34,8 +34,7 @@ sys.path.append(str(Path(__file__).resolve().parent / "benchmarks"))  # for repo
 with console.exit_at_interrupt():
     from multi30k_data import LC, NAMES, RAW, Job, prefix, prepare_data
     from multi30k_scores import evaluate, render, tune
-    from reporting import new_report, setting
-    from trainings import remember
+    from reporting import new_report, remember, setting
 
     from mt.evaluation import report
     from mt.model import checkpoint

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainings import remember, run_program
+from reporting import remember
+from trainings import run_program
 
 from mt.data.readers import CorpusReader, FileReader, HubReader
 from mt.evaluation import metrics

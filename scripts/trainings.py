@@ -1,7 +1,6 @@
 """What the scripts share that train models one after another and compare them."""
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 from mt.data.readers import Pair
 from mt.evaluation import metrics
 from mt.inference.translator import Translator
-from mt.utils.atomic import atomic_write
 
 BEAM_SIZE = 4
 SPLITS = ("train", "validation", "test")
@@ -44,17 +42,6 @@ def run_program(arguments: Sequence[str], log: Path, threads: int | None = None)
     if status:
         last = (log.read_text().strip().splitlines() or [""])[-1]
         raise ChildProcessError(f"{log}: {arguments[0]} ended with status {status}: {last}")
-
-
-def remember(file: Path, value: Any, remedy: str) -> None:
-    """Note what the work in the file's folder depends on. ValueError when it has changed."""
-    text = json.dumps(value)
-    before = file.read_text("utf-8").strip() if file.exists() else text
-    # version 0.1 had start_from where init_from is now
-    if before.replace("start_from=", "init_from=") != text.replace("start_from=", "init_from="):
-        raise ValueError(f"{file.parent} was made with {before}: {remedy}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(file, f"{text}\n")
 
 
 def score(model: Path, pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import compare_training_setup as setup
 import numpy as np
 from benchmarking import add_output_options, interpreters, new_parser, say
 from compare_training_setup import JOEYNMT, SPLITS, TOOLKITS, Plan
-from reporting import new_report
+from reporting import new_report, remember
 
 from mt.data.batch_sampler import TokenBudgetSampler
 from mt.data.preprocessing import texts
@@ -152,14 +152,10 @@ def compare(plan: Plan, python: str) -> dict[str, Any]:
     return {"settings": settings, "conclusions": conclusions, "results": results}
 
 
-def remember(plan: Plan) -> None:
+def remember_plan(plan: Plan) -> None:
     """Note the settings in the folder. ValueError when they are not those of an earlier time."""
-    path = plan.work / "plan.json"
-    now = json.dumps({**plan.numbers(), "data": plan.source.__dict__})
-    if path.exists() and path.read_text("utf-8").strip() != now:
-        raise ValueError(f"{plan.work} holds another comparison: name another --work, or remove it")
-    plan.work.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, f"{now}\n")
+    identity = {**plan.numbers(), "data": plan.source.__dict__}
+    remember(plan.work / "plan.json", identity, "name another --work, or remove it")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -221,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for split in ("train", *SPLITS):
             source.identity(split)  # raises an error now if files are missing
         for plan in plans:
-            remember(plan)
+            remember_plan(plan)
         for path in (args.output, args.picture or args.output):
             path.parent.mkdir(parents=True, exist_ok=True)
         for plan in plans:

@@ -171,6 +171,19 @@ def write_report(path: str | Path | None, report: Row) -> None:
         atomic_write(path, json.dumps(report, indent=1) + "\n")
 
 
+def remember(file: Path, value: Any, remedy: str) -> None:
+    """Note what the work in the file's folder depends on. ValueError when it has changed."""
+    from mt.utils.atomic import atomic_write
+
+    text = json.dumps(value)
+    before = file.read_text("utf-8").strip() if file.exists() else text
+    # version 0.1 had start_from where init_from is now
+    if before.replace("start_from=", "init_from=") != text.replace("start_from=", "init_from="):
+        raise ValueError(f"{file.parent} was made with {before}: {remedy}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(file, f"{text}\n")
+
+
 def setting(name: str, value: object) -> str:
     """A setting for Hydra's command line; ``value`` may have any characters."""
     return f"{name}='{str(value).replace(chr(39), chr(92) + chr(39))}'"

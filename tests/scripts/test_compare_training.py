@@ -322,7 +322,7 @@ def test_every_seed_has_its_own_folder_and_results(
     assert seeds() == ["7"]  # the results before the failure are kept
     plans.clear()
     assert comparison.main([*common, "--seed", "3", "7", "--updates", "1270"]) == 2
-    assert "seed-7 holds another comparison" in capsys.readouterr().err
+    assert "seed-7 was made with {" in capsys.readouterr().err
     assert not plans  # the error comes before seed 3 is trained
 
 
@@ -337,13 +337,13 @@ def test_seeds_that_make_no_sense(
 
 
 def test_a_folder_holds_one_comparison(comparison: ModuleType, plan: Any) -> None:
-    comparison.remember(plan)
-    comparison.remember(plan)
-    with pytest.raises(ValueError, match="another comparison"):
-        comparison.remember(plan._replace(updates=21))
-    comparison.remember(plan._replace(average=(2,)))  # training keeps as many checkpoints
-    with pytest.raises(ValueError, match="another comparison"):
-        comparison.remember(plan._replace(average=(1, 2, 3)))
+    comparison.remember_plan(plan)
+    comparison.remember_plan(plan)
+    with pytest.raises(ValueError, match="name another --work"):
+        comparison.remember_plan(plan._replace(updates=21))
+    comparison.remember_plan(plan._replace(average=(2,)))  # training keeps as many checkpoints
+    with pytest.raises(ValueError, match="name another --work"):
+        comparison.remember_plan(plan._replace(average=(1, 2, 3)))
 
 
 def test_an_interrupted_training_does_not_count(comparison: ModuleType, plan: Any) -> None:
