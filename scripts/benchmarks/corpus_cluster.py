@@ -27,9 +27,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from benchmarking import (
     say,
     versions,
 )
+from reporting import remember
 
 Record = dict[str, Any]
 WAIT = 0.5  # seconds between two samples of memory
@@ -64,6 +66,8 @@ def parse() -> Any:
     args = parser.parse_args()
     check_names(parser, "--steps", args.steps, STEPS)
     check_at_least_one(parser, args, "lines", "beam_size", "block_rows", "threads")
+    if args.kills < 0:
+        parser.error("--kills: must not be negative")
     return args
 
 
@@ -271,59 +275,78 @@ def first_lines(source: Path, output: Path, lines: int) -> None:
 # The process of the step `cluster`
 
 
-def run_cluster(args: Any) -> None:
-    """Translate on two nodes, kill actors and one node, and print a record."""
+@contextmanager
+def two_nodes(threads: int) -> Iterator[tuple[Any, Any]]:
+    """A cluster of Ray with two nodes of ``threads`` CPUs, and the second of them."""
     from ray.cluster_utils import Cluster
 
-    from mt.corpora.actors import Actors, ray
+    from mt.corpora.actors import ray
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": threads})
+    try:
+        other = nodes.add_node(num_cpus=threads)
+        ray.init(address=nodes.address, log_to_driver=False)
+        yield nodes, other
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+class Losses:
+    """What a cluster loses while its rows are done: ``kills`` actors, and a node at half."""
+
+    def __init__(self, lines: int, kills: int, remove_node: Callable[[], None]) -> None:
+        self.lines, self.remove_node = lines, remove_node
+        self.random = random.Random(0)
+        self.moments = sorted(self.random.uniform(0, 0.9) * lines for _ in range(kills))
+        self.done = 0
+        self.node_lost = False
+        self.killed: set[int] = set()
+
+    def progress(self, rows: int) -> None:
+        """So many more rows are done."""
+        self.done += rows
+        if not self.node_lost and self.done >= self.lines / 2:
+            self.remove_node()
+            self.node_lost = True
+        while len(self.killed) < len(self.moments) and self.moments[len(self.killed)] <= self.done:
+            if not (victims := [pid for pid in actors(os.getpid()) if pid not in self.killed]):
+                return  # one is starting: the next block is as good
+            victim = self.random.choice(victims)
+            os.kill(victim, signal.SIGKILL)
+            self.killed.add(victim)
+
+
+def run_cluster(args: Any) -> None:
+    """Translate on two nodes, kill actors and one node, and print a record."""
+    from mt.corpora.actors import Actors
     from mt.corpora.job import run_job
     from mt.corpora.models import Models, Translate
 
     threads = max(1, args.threads // 2)
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": threads})
-    other = nodes.add_node(num_cpus=threads)
-    ray.init(address=nodes.address, log_to_driver=False)
-    rng = random.Random(0)
-    blocks = -(-args.lines // args.block_rows)
-    moments = sorted(rng.uniform(0, 0.9) * args.lines for _ in range(args.kills))
-    lost = False
-    done = 0
-    killed: set[int] = set()
-
-    def progress(rows: int) -> None:
-        nonlocal done, lost
-        done += rows
-        if not lost and done >= args.lines / 2:
-            nodes.remove_node(other, allow_graceful=False)
-            lost = True
-        while len(killed) < len(moments) and moments[len(killed)] <= done:
-            if not (victims := [pid for pid in actors(os.getpid()) if pid not in killed]):
-                return  # one is starting: the next block is as good
-            victim = rng.choice(victims)
-            os.kill(victim, signal.SIGKILL)
-            killed.add(victim)
-
     models = Models.find([args.model], "cpu")
     options = replace(models.search_defaults, beam_size=args.beam_size)
-    start = time.perf_counter()
-    summary = run_job(
-        Translate(models, "text", "text", options),
-        str(args.lines_file),
-        str(args.folder / "cluster.txt"),
-        Actors(threads=threads),
-        block_rows=args.block_rows,
-        overwrite=True,
-        on_progress=progress,
-    )
+    with two_nodes(threads) as (nodes, other):
+        remove = partial(nodes.remove_node, other, allow_graceful=False)
+        losses = Losses(args.lines, args.kills, remove)
+        start = time.perf_counter()
+        summary = run_job(
+            Translate(models, "text", "text", options),
+            str(args.lines_file),
+            str(args.folder / "cluster.txt"),
+            Actors(threads=threads),
+            block_rows=args.block_rows,
+            overwrite=True,
+            on_progress=losses.progress,
+        )
+        seconds = time.perf_counter() - start
     record = {
-        "seconds": round(time.perf_counter() - start, 1),
-        "kills": len(killed),
-        "nodes_lost": int(lost),
-        "blocks": blocks,
+        "seconds": round(seconds, 1),
+        "kills": len(losses.killed),
+        "nodes_lost": int(losses.node_lost),
+        "blocks": -(-args.lines // args.block_rows),
         "rows": summary.rows,
     }
-    ray.shutdown()
-    nodes.shutdown()
     print(json.dumps(record))
 
 
@@ -359,10 +382,10 @@ def main() -> None:
         name: str(getattr(args, name))
         for name in ("input", "lines", "model", "beam_size", "block_rows", "kills", "threads")
     }
-    kept = records_folder / "settings.json"
-    if kept.exists() and json.loads(kept.read_text()) != settings:
-        raise SystemExit(f"{args.folder}: begun with other settings: name another --folder")
-    kept.write_text(json.dumps(settings))
+    try:
+        remember(records_folder / "settings.json", settings, "name another --folder")
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
     first_lines(args.input, args.lines_file, args.lines)
     records: dict[str, Record] = {}
     for step, measure in STEPS.items():

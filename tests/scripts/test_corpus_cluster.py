@@ -6,6 +6,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from script_helpers import load_script
@@ -47,6 +48,32 @@ def test_a_process_finds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
         child.communicate(b"\n")
 
 
+def test_actors_and_a_node_are_lost_as_rows_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script(monkeypatch, "corpus_cluster")
+    alive, killed, nodes = [11, 12], [], []
+    monkeypatch.setattr(script, "actors", lambda pid: alive)
+    monkeypatch.setattr(script.os, "kill", lambda pid, number: killed.append(pid))
+    losses = script.Losses(lines=100, kills=3, remove_node=lambda: nodes.append(len(killed)))
+    losses.moments = [10, 20, 60]
+    for done in range(1, 10):
+        losses.progress(10)
+        assert losses.node_lost == (done >= 5)
+        assert len(killed) == (min(done, 2) if done < 9 else 3)
+        if done == 8:
+            alive.append(13)  # until then no other than those that were killed was there
+    assert sorted(killed) == [11, 12, 13]
+    assert nodes == [2]
+
+
+def test_fewer_than_no_kills_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    script = load_script(monkeypatch, "corpus_cluster")
+    command = ["corpus_cluster.py", "--input=in", "--folder=work", "--output=o.json", "--kills=-1"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "--kills: must not be negative" in capsys.readouterr().err
+
+
 def test_steps_that_are_done_are_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,5 +106,5 @@ def test_steps_that_are_done_are_not_run_again(
     assert ran == ["one", "whole", "tenth", "core", "cluster", "killed", "hostile"]
     assert json.loads((tmp_path / "out.json").read_text())["all_equal"]
     monkeypatch.setattr(sys, "argv", [*command, "--lines", "1"])
-    with pytest.raises(SystemExit, match="begun with other settings"):
+    with pytest.raises(SystemExit, match=r"was made with .*: name another --folder"):
         script.main()
