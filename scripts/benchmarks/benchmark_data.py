@@ -8,6 +8,7 @@ PREFIX.de(.gz), then runs this project's commands on it and measures them. After
 the same command continues with the files that exist.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -15,14 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarking import new_parser
-from reporting import machine, new_report
+from reporting import machine, new_report, remember, write_report
 
 from mt.data.batch_sampler import TokenBudgetSampler
 from mt.data.prepared_corpus import PreparedCorpus
@@ -147,7 +148,7 @@ def plan(prepared: PreparedCorpus, max_tokens: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = new_parser(__doc__)
     parser.add_argument("--text", required=True, help="prefix of the lines to make pairs from")
     parser.add_argument("--validation", required=True, help="prefix of the validation lines")
@@ -155,65 +156,98 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=37_000)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-scale")
     parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")
-    args = parser.parse_args()
-    work, mirror = args.work.resolve(), args.work.resolve() / f"wmt14-{args.pairs}"
+    args = parser.parse_args(argv)
+    args.work = args.work.resolve()
+    return args
+
+
+def mirror_of(args: argparse.Namespace) -> Path:
+    """The folder of the corpus, laid out as on the hub."""
+    return args.work / f"wmt14-{args.pairs}"
+
+
+def settings_of(args: argparse.Namespace) -> list[str]:
+    """The settings of this project's commands."""
+    return [
+        "experiment=wmt14_base",
+        f"data.path={mirror_of(args)}",
+        f"data.cache_dir={args.work / 'cache'}",
+        f"tokenizer.path={args.work / f'{args.pairs}-{args.vocab_size}.model'}",
+        f"tokenizer.vocab_size={args.vocab_size}",
+        "trainer.accelerator=cpu",
+        "trainer.devices=1",
+    ]
+
+
+def make_corpus(args: argparse.Namespace) -> None:
     # A separate process, because the memory of this one counts in its children's peak memory.
-    arguments = (mirror / "de-en", args.text, args.validation, args.pairs)
+    arguments = (mirror_of(args) / "de-en", args.text, args.validation, args.pairs)
     writer = multiprocessing.Process(target=write_corpus, args=arguments)
     writer.start()
     writer.join()
     if writer.exitcode:
         sys.exit(writer.exitcode)
-    settings = [
-        "experiment=wmt14_base",
-        f"data.path={mirror}",
-        f"data.cache_dir={work / 'cache'}",
-        f"tokenizer.path={work / f'{args.pairs}-{args.vocab_size}.model'}",
-        f"tokenizer.vocab_size={args.vocab_size}",
-        "trainer.accelerator=cpu",
-        "trainer.devices=1",
-    ]
-    figures_file = work / "figures.json"
-    figures: dict[str, Any] = json.loads(figures_file.read_text()) if figures_file.is_file() else {}
 
-    def step(name: str, script: str) -> None:
+
+def measured_once(args: argparse.Namespace) -> dict[str, Any]:
+    """The figures of the tokenizer and the preparation, which a second run takes from a file."""
+    file = args.work / "figures.json"
+    figures: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    for name, script in (("tokenizer", "train_tokenizer.py"), ("preparation", "prepare_data.py")):
         if name not in figures:
-            command = [sys.executable, str(ROOT / "scripts" / script), *settings]
-            figures[name] = measure(command, work)
-            atomic_write(figures_file, json.dumps(figures))
-
-    step("tokenizer", "train_tokenizer.py")
-    step("preparation", "prepare_data.py")
+            command = [sys.executable, str(ROOT / "scripts" / script), *settings_of(args)]
+            figures[name] = measure(command, args.work)
+            atomic_write(file, json.dumps(figures))
     preparation = figures["preparation"]
     preparation["pairs_per_second"] = round(args.pairs / preparation["seconds"])
-    driver, answer = work / "first_batch.py", work / "first-batch.json"
+    return figures
+
+
+def median_start(args: argparse.Namespace) -> dict[str, Any]:
+    """Of three starts of a training up to its first batch, that with the median time."""
+    driver, answer = args.work / "first_batch.py", args.work / "first-batch.json"
     driver.write_text(FIRST_BATCH)
+    os.environ["ANSWER"] = str(answer)
     starts = []
     for n in range(3):
-        run = f"hydra.run.dir={work / 'runs' / f'{time.time():.0f}-{n}'}"
-        os.environ["ANSWER"] = str(answer)
-        measure([sys.executable, str(driver), *settings, run], work)
+        run = f"hydra.run.dir={args.work / 'runs' / f'{time.time():.0f}-{n}'}"
+        measure([sys.executable, str(driver), *settings_of(args), run], args.work)
         starts.append(json.loads(answer.read_text()))
-    figures["start"] = sorted(starts, key=lambda start: start["seconds"])[1]  # the median
-    folders = list((work / "cache").glob("train-*"))
-    assert len(folders) == 1, folders
-    prepared = PreparedCorpus(folders[0])
-    src, tgt = prepared.lengths()
-    figures["epoch"] = plan(prepared, 6250)
-    report = new_report() | {
+    return sorted(starts, key=lambda start: start["seconds"])[1]
+
+
+def report_of(args: argparse.Namespace, figures: dict[str, Any]) -> dict[str, Any]:
+    (folder,) = (args.work / "cache").glob("train-*")
+    prepared = PreparedCorpus(folder)
+    shards = (mirror_of(args) / "de-en").glob("train-*.parquet")
+    return new_report() | {
         "machine": "{cores} cores, {cpu}, {memory_gib:.0f} GiB".format(**machine()),
         "command": "python scripts/benchmarks/benchmark_data.py --text PREFIX --validation PREFIX "
         f"--pairs {args.pairs} --vocab-size {args.vocab_size} --output FILE",
         "text": "/".join(Path(args.text).parts[-2:]),
         "pairs": args.pairs,
         "kept": len(prepared),
-        "mean_tokens": [round(float(side.mean()), 2) for side in (src, tgt)],
-        "source_bytes": sum(f.stat().st_size for f in (mirror / "de-en").glob("train-*.parquet")),
-        "prepared_bytes": sum(f.stat().st_size for f in folders[0].iterdir()),
+        "mean_tokens": [round(float(side.mean()), 2) for side in prepared.lengths()],
+        "source_bytes": sum(file.stat().st_size for file in shards),
+        "prepared_bytes": sum(file.stat().st_size for file in folder.iterdir()),
         **figures,
+        "epoch": plan(prepared, 6250),
     }
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
-    print(json.dumps(report, indent=2))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    names = ("text", "validation", "pairs", "vocab_size")
+    depends_on = {name: getattr(args, name) for name in names}
+    try:
+        remember(args.work / "settings.json", depends_on, "name another --work")
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    make_corpus(args)
+    figures = measured_once(args) | {"start": median_start(args)}
+    report = report_of(args, figures)
+    write_report(args.output, report)
+    print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ beside them, in turn, and so does the same search with a beam twice as wide.
 import argparse
 import random
 import re
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +26,6 @@ from mt.utils import console
 
 WORD = re.compile(r"(?<!\w)[^\W\d_]{4,}(?!\w)")
 PLAIN, WIDE = "without terms", "without terms, beam twice as wide"
-MIN_USED, MOST_TIME = 0.95, 2.0
 
 
 def draw(reference: str, count: int, rng: random.Random) -> list[str]:
@@ -68,10 +66,8 @@ def measure(
 ) -> tuple[dict[str, Any], list[str]]:
     beam_size = translator.options.beam_size * (2 if name == WIDE else 1)
     with Meter() as meter:
-        start = time.perf_counter()
         results = translator.translate(sources, terms=terms, beam_size=beam_size)
-        seconds = time.perf_counter() - start
-    sample = {"name": name, "sentences_per_second": round(len(sources) / seconds, 2)}
+    sample = {"name": name, "sentences_per_second": round(len(sources) / meter.seconds, 2)}
     return sample | meter.load(), [result.text for result in results]
 
 
@@ -121,11 +117,6 @@ def run(args: argparse.Namespace) -> None:
         versions=versions(["torch", "sentencepiece", "sacrebleu"]),
         data=args.data,
         lines=len(sources),
-        bars={
-            "used, at least": MIN_USED,
-            "time, at most": MOST_TIME,
-            "bleu, at least": plain["bleu"],
-        },
         results=results,
     )
     write_report(args.output, report)

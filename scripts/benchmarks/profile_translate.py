@@ -77,8 +77,10 @@ def clock(owner: Any, name: str) -> Iterator[list[float]]:
         return result
 
     setattr(owner, name, timed)
-    yield spent
-    setattr(owner, name, original)
+    try:
+        yield spent
+    finally:
+        setattr(owner, name, original)
 
 
 def profiled_products(model: InferenceModel, beam: int, src: torch.Tensor) -> float:
