@@ -13,7 +13,7 @@ import argparse
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ with console.exit_at_interrupt():
     from mt.inference.terms import TermRules
     from mt.inference.translator import Translator
     from mt.utils.checks import check_int
+    from mt.utils.line_io import check_folder
 
 NUM_FAILURES = 20  # sentences that are printed
 SIGNS = "+#@/~$<(.\\-"  # with which copied values begin; a picture may stand right after a word
@@ -55,19 +56,32 @@ def main(argv: list[str] | None = None) -> int:
 def test(args: argparse.Namespace) -> None:
     """Test each model. ValueError or OSError if there is no such model or the count is not > 0."""
     check_int("count", args.count)
-    folder = Path(args.output or ".").parent
-    if not folder.is_dir():
-        raise ValueError(f"--output {args.output}: there is no folder {folder}")
     examples = list(entities.examples(args.split, args.count))
+
+    def judge(texts: list[str]) -> list[Result]:
+        return [check(*pair) for pair in zip(examples, texts, strict=True)]
+
     terms = TermRules(keep=not args.no_keep)
+    test_models(args, [example.english for example in examples], terms, judge, table, failures)
+
+
+def test_models(
+    args: argparse.Namespace,
+    lines: Sequence[str],
+    terms: TermRules,
+    judge: Callable[[list[str]], list[Result]],
+    *show: Callable[[list[Result]], str],
+) -> None:
+    """Translate the lines with each of ``args.models``, judge the translations, print what the
+    functions ``show`` of the results, and write these into ``args.output``, if it is given."""
+    if args.output:
+        check_folder(Path(args.output))
     results = {}
     for model in args.models:
-        translator = Translator.load(model)
-        lines = [example.english for example in examples]
-        translations = translator.translate(lines, split=True, terms=terms)
-        texts = [translation.text for translation in translations]
-        results[model] = [check(*pair) for pair in zip(examples, texts, strict=True)]
-        print(f"{model}\n\n{table(results[model])}\n\n{failures(results[model])}\n", flush=True)
+        translations = Translator.load(model).translate(lines, split=True, terms=terms)
+        results[model] = judge([translation.text for translation in translations])
+        shown = [function(results[model]) for function in show]
+        print("\n\n".join([model, *shown]) + "\n", flush=True)
         if args.output:
             report.write_json(args.output, {"results": results})
 

@@ -10,7 +10,6 @@ translation has it; two equal ones need it twice.
 import argparse
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -18,13 +17,12 @@ from tabulate import tabulate
 from mt.utils import console
 
 with console.exit_at_interrupt():
+    from entity_test import test_models
+
     from mt.data import phrasebook
     from mt.data.phrasebook.signs import sign
-    from mt.evaluation import report
     from mt.inference.terms import TermRules
-    from mt.inference.translator import Translator
     from mt.utils.checks import check_int
-    from mt.utils.line_io import check_folder
 
 PARTS = ("themes", "vocabulary", "situations")
 NOT_SIGNS = frozenset(" .,:;!?'\"()-–—„“”‚‘’…")  # text has them anyway, and German elsewhere
@@ -59,24 +57,21 @@ def table(results: list[dict[str, Any]]) -> str:
     return tabulate(shown, ("sign", "signs", "right", "%"), "pipe", disable_numparse=True)
 
 
+def failures(results: list[dict[str, Any]]) -> str:
+    """The first lines with a sign that is lacking."""
+    failed = [result for result in results if result["lacking"]][:NUM_FAILURES]
+    return "\n".join(f"{result['source']}\n  {result['translation']}" for result in failed)
+
+
 def test(args: argparse.Namespace) -> None:
     """Test each model. ValueError or OSError if there is no such model or the count is not > 0."""
     check_int("count", args.count)
-    if args.output:
-        check_folder(Path(args.output))
     lines = [english for english, _ in sign(phrasebook.load("test", parts=PARTS), args.count, 0)]
-    results = {}
-    for model in args.models:
-        translator = Translator.load(model)
-        translations = translator.translate(lines, split=True, terms=TermRules(keep=True))
-        texts = [translation.text for translation in translations]
-        results[model] = [check(*pair) for pair in zip(lines, texts, strict=True)]
-        print(f"{model}\n\n{table(results[model])}\n")
-        failures = [result for result in results[model] if result["lacking"]][:NUM_FAILURES]
-        for result in failures:
-            print(f"{result['source']}\n  {result['translation']}")
-        if args.output:
-            report.write_json(args.output, {"results": results})
+
+    def judge(texts: list[str]) -> list[dict[str, Any]]:
+        return [check(*pair) for pair in zip(lines, texts, strict=True)]
+
+    test_models(args, lines, TermRules(keep=True), judge, table, failures)
 
 
 def main(argv: list[str] | None = None) -> int:
