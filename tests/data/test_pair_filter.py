@@ -97,5 +97,6 @@ def test_what_was_seen_stays_seen_beyond_a_merge() -> None:
     pairs = [(str(number), "x") for number in range(200_000)]
     assert all(seen.add(pair) for pair in pairs)
     assert len(seen.sorted) > 100_000
+    assert len(seen.recent) <= 2**16
     assert not any(seen.add(pair) for pair in pairs)
     assert seen.add(("x", "0"))
