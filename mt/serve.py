@@ -10,7 +10,6 @@ import signal
 import sys
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         with console.exit_at_interrupt():
             from mt.inference.translator import Translator
-            from mt.model.model_path import tell_latest
+            from mt.model.model_path import resolve_model_path, tell_latest
             from mt.serving.app import create_app
             from mt.serving.metrics import Metrics
             from mt.serving.server import Server, bind
@@ -93,8 +92,10 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"the server's packages are not installed ({error}): {hint}") from None
     bound = bind(args.host, args.port)  # before slow work
     allow_open_files(limits.connections)
-    translator = Translator.load(args.model, args.device, args.precision, args.workers)
-    tell_latest("mt.serve", args.model or [None], map(Path, translator.name.split(" + ")))
+    names = args.model or [None]
+    paths = [resolve_model_path(name) for name in names]
+    tell_latest("mt.serve", names, paths)
+    translator = Translator.load(paths, args.device, args.precision, args.workers)
     sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()
     engine = make_engine(translator, limits, metrics)

@@ -15,7 +15,7 @@ from mt.inference.inputs import encode_chunks
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
 from mt.inference.translator import Translator
 from mt.model import checkpoint
-from mt.model.model_path import resolve_model_path
+from mt.model.model_path import resolve_model_path, tell_latest
 from mt.utils.checks import check_int
 
 
@@ -36,7 +36,9 @@ class Models:
         cls, names: list[str] | None = None, device: str = "auto", precision: str = "float32"
     ) -> "Models":
         """Raises OSError or ValueError for a model that is not there."""
-        paths = [resolve_model_path(name) for name in names or (None,)]
+        given: list[str | None] = [*names] if names else [None]
+        paths = [resolve_model_path(name) for name in given]
+        tell_latest("mt.corpus", given, paths)
         bundled = checkpoint.BUNDLED_MODEL  # it may lie elsewhere on another machine
         stored = tuple(None if path == bundled else str(path.resolve()) for path in paths)
         return cls(stored, tuple(map(_digest, paths)), device, precision)

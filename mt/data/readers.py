@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -207,10 +207,7 @@ class FileReader:
             columns = len(header)
         for number, row in enumerate(rows, start=first_pair):
             if number == 1 and len(row) > max(src, tgt) and is_header(row[src], row[tgt]):
-                log.warning(
-                    f"{path}: its first line, {short_repr(row)}, seems to be a header and is read "
-                    "as a pair: name two of its columns with data.src and data.tgt"
-                )
+                _warn_of_header(path, short_repr(row))
             if row == [""] and split == "train":  # counted as empty
                 yield "", ""
                 continue
@@ -242,6 +239,15 @@ class FileReader:
                 message = f"{reason}; data.src and data.tgt name the keys of two texts"
                 raise ValueError(f"{path}, line {number}: {message}") from None
             yield src, tgt
+
+
+@cache
+def _warn_of_header(path: Path, row: str) -> None:
+    """Once for a file, which is read several times."""
+    log.warning(
+        f"{path}: its first line, {row}, seems to be a header and is read as a pair: name two of "
+        "its columns with data.src and data.tgt"
+    )
 
 
 def _format_of(name: str) -> str | None:

@@ -161,10 +161,15 @@ class Service:
 
 
 def shown_name(translator: Translator) -> str:
-    """The last part of each model's path: clients must not see more. Of RUN/model it is RUN."""
+    """The last part of each model's path, of a run's model the run's: clients must not see more."""
     paths = map(Path, translator.name.split(" + "))
-    parts = ((path.parent.name if path.name == "model" else "") or path.name for path in paths)
-    return " + ".join(parts)
+    return " + ".join((_run_of(path) or path).name for path in paths)
+
+
+def _run_of(path: Path) -> Path | None:
+    """The run whose model this is, if it is one's."""
+    run = path.parent
+    return run if path.name == "model" and (run / "config.yaml").is_file() and run.name else None
 
 
 def as_request_error(error: Exception) -> RequestError:

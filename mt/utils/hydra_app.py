@@ -248,6 +248,8 @@ def _check_argument(argument: str) -> None:
     named = re.match(r"\+*hydra\.(?:run|sweep)\.dir=(.*)", argument)
     if named and Path(named[1]).is_file():
         raise HydraException(f"{argument}: is a file: name a folder")
+    if re.search("[\ud800-\udfff]", argument):  # bytes that Python could not decode
+        raise HydraException(f"{argument.encode('utf-8', 'replace').decode()}: is not UTF-8")
     flag, _, value = argument.partition("=")
     if flag.startswith("-") and flag not in HYDRA_FLAGS:
         setting = f"{flag.strip('-').replace('-', '_') or 'NAME'}={value or 'VALUE'}"
@@ -257,7 +259,7 @@ def _check_argument(argument: str) -> None:
 def _quoted(argument: str) -> str:
     """The same setting, a simple value with letters that Hydra's grammar lacks (ä) in quotes."""
     name, equals, value = argument.partition("=")
-    if value.isascii() or name.startswith("-") or re.search(r"""[\s'"\[\](){},=:\\$]""", value):
+    if value.isascii() or name.startswith("-") or re.search(r"""[\s'"\[\](){},=$]|\\$""", value):
         return argument
     return f"{name}{equals}'{value}'"
 

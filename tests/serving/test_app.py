@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -67,11 +68,18 @@ def test_metrics() -> None:
     [
         ("/somewhere/models/everyday", "everyday"),
         ("outputs/2026-11-28_15-48-30/model", "2026-11-28_15-48-30"),
+        ("outputs/2026-11-28_15-48-30/model + everyday", "2026-11-28_15-48-30 + everyday"),
         ("model", "model"),
-        ("a/model + b/model", "a + b"),
+        ("/home/alice/model", "model"),  # the folder above is no run
     ],
 )
-def test_clients_see_the_name_of_a_model_but_not_its_path(path: str, name: str) -> None:
+def test_clients_see_the_name_of_a_model_but_not_its_path(
+    path: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "outputs" / "2026-11-28_15-48-30"
+    run.mkdir(parents=True)
+    (run / "config.yaml").touch()
     stand_in = StandIn()
     stand_in.translator.name = path
     assert ask(create_app(stand_in), "GET", "/v1/models").json()["name"] == name

@@ -115,7 +115,7 @@ def test_the_server_draws_what_the_model_does(model_folder) -> None:
     translator = Translator.load(model_folder, device="cpu", workers=1)
     page, policy = draw_inspection(translator, "The bear hears the door.", "Der Bär")
     assert '"server":"inspect"' in page
-    assert f'"name":"{model_folder.parent.name}"' in page
+    assert f'"name":"{model_folder.name}"' in page
     assert str(model_folder.parent) not in page
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert policy in page

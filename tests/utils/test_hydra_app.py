@@ -38,6 +38,8 @@ def test_the_messages_of_hydra_become_one_line(capsys: Any, monkeypatch: Any) ->
     [
         ("data.train=päare.tsv", "data.train='päare.tsv'"),
         ("+a.b=Größe/x-1.en", "+a.b='Größe/x-1.en'"),
+        ("data.train=C:/Müller/pairs.tsv", "data.train='C:/Müller/pairs.tsv'"),
+        (r"data.train=C:\Müller\pairs.tsv", r"data.train='C:\Müller\pairs.tsv'"),
         ("data.train=pairs.tsv", "data.train=pairs.tsv"),
         ("data.train='päare.tsv'", "data.train='päare.tsv'"),
         ("data.train=[ä.en,b.de]", "data.train=[ä.en,b.de]"),
@@ -48,6 +50,7 @@ def test_the_messages_of_hydra_become_one_line(capsys: Any, monkeypatch: Any) ->
 def test_letters_that_the_grammar_of_hydra_lacks_need_no_quotes(
     typed: str, read: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # which start() sets for its whole process
     monkeypatch.setattr(sys, "argv", ["mt.train", typed])
     monkeypatch.setattr(hydra_app, "_check_argument", lambda argument: None)
     seen: list[str] = []
@@ -56,6 +59,15 @@ def test_letters_that_the_grammar_of_hydra_lacks_need_no_quotes(
     if read != typed:
         [override] = OverridesParser.create().parse_overrides(seen)
         assert override.value() == typed.partition("=")[2]
+
+
+def test_an_argument_that_is_not_utf_8_is_refused(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(sys, "argv", ["mt.x", "data.train=tr\udce4"])
+    with pytest.raises(SystemExit) as end:
+        hydra_app.start("mt.x", lambda: None)
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "mt.x: error: data.train=tr?: is not UTF-8\n"
 
 
 def test_other_errors_and_a_wish_for_the_traceback_pass(monkeypatch: Any) -> None:
