@@ -18,7 +18,7 @@ with console.exit_at_interrupt():
     from mt.inference.options import PRECISIONS, load_search_defaults
     from mt.inference.translator import Translator
     from mt.inspection import page, report
-    from mt.model.model_path import resolve_model_path, tell_latest
+    from mt.model.model_path import find_models
     from mt.utils.atomic import atomic_write
     from mt.utils.native import compiling
 
@@ -64,9 +64,7 @@ def run(args: argparse.Namespace) -> None:
         if PAGE.exists() and not page.is_page(PAGE):
             raise ValueError(f"{PAGE}: is no page of mt.inspect: name another file with --output")
     write = writer(args.output)
-    model_names = args.model or [None]
-    paths = [resolve_model_path(name) for name in model_names]
-    tell_latest("mt.inspect", model_names, paths)
+    paths = find_models("mt.inspect", args.model)
     names = ("beam_size", "alpha", "n_best")
     settings: dict[str, Any] = {n: getattr(args, n) for n in names if getattr(args, n) is not None}
     # Before slow work:
@@ -79,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
             translator = Translator.load(path, args.device, args.precision)
         reports.append(report.inspect(translator, args.sentence, options=own_options, **keywords))
     write(reports)
-    for name, content in zip(model_names, reports, strict=True):
+    for name, content in zip(args.model or [None], reports, strict=True):
         print(f"{name}: " if len(reports) > 1 else "", content["target"]["text"], sep="")
     print(args.output)
 

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         with console.exit_at_interrupt():
             from mt.inference.translator import Translator
-            from mt.model.model_path import resolve_model_path, tell_latest
+            from mt.model.model_path import find_models
             from mt.serving.app import create_app
             from mt.serving.metrics import Metrics
             from mt.serving.server import Server, bind
@@ -92,9 +92,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"the server's packages are not installed ({error}): {hint}") from None
     bound = bind(args.host, args.port)  # before slow work
     allow_open_files(limits.connections)
-    names = args.model or [None]
-    paths = [resolve_model_path(name) for name in names]
-    tell_latest("mt.serve", names, paths)
+    paths = find_models("mt.serve", args.model)
     translator = Translator.load(paths, args.device, args.precision, args.workers)
     sys.setswitchinterval(SWITCH_SECONDS)
     metrics = Metrics()

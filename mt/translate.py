@@ -34,7 +34,7 @@ with console.exit_at_interrupt():
     from mt.inference.translation import Translation
     from mt.inference.translator import Translator
     from mt.model import checkpoint
-    from mt.model.model_path import resolve_model_path, tell_latest
+    from mt.model.model_path import find_models
     from mt.utils.atomic import check_not_input, is_open
     from mt.utils.checks import check_int
     from mt.utils.hashes import sha256_of
@@ -137,13 +137,11 @@ def open_output(
 
 def run(args: argparse.Namespace) -> None:
     check_int("batch_size", args.batch_size)
-    names = args.model or [None]
-    resolve = resolve_model_path if args.engine == "mt" else Path  # another engine's has no name
-    args.model = [str(resolve(name)) for name in names]
+    if args.engine == "mt":  # another engine's has no name
+        args.model = list(map(str, find_models("mt.translate", args.model)))
     options = search_options(args, load_search_defaults(args.model[0]))  # before slow work
     if args.output is not None:
         check_folder(Path(args.output))
-    tell_latest("mt.translate", names, map(Path, args.model))
     if args.text is not None:
         run_continuation(args, options)
         return

@@ -15,7 +15,7 @@ from mt.inference.inputs import encode_chunks
 from mt.inference.options import MAX_LENGTH, SearchOptions, load_search_defaults
 from mt.inference.translator import Translator
 from mt.model import checkpoint
-from mt.model.model_path import resolve_model_path, tell_latest
+from mt.model.model_path import find_models, resolve_model_path
 from mt.utils.checks import check_int
 
 
@@ -36,9 +36,7 @@ class Models:
         cls, names: list[str] | None = None, device: str = "auto", precision: str = "float32"
     ) -> "Models":
         """Raises OSError or ValueError for a model that is not there."""
-        given: list[str | None] = [*names] if names else [None]
-        paths = [resolve_model_path(name) for name in given]
-        tell_latest("mt.corpus", given, paths)
+        paths = find_models("mt.corpus", names)
         bundled = checkpoint.BUNDLED_MODEL  # it may lie elsewhere on another machine
         stored = tuple(None if path == bundled else str(path.resolve()) for path in paths)
         return cls(stored, tuple(map(_digest, paths)), device, precision)

@@ -22,7 +22,7 @@ with console.exit_at_interrupt():
     from mt.inference.translator import Translator
     from mt.model import checkpoint
     from mt.model.checkpoint import LoadedModel
-    from mt.model.model_path import resolve_model_path, tell_latest
+    from mt.model.model_path import find_models
     from mt.utils.atomic import atomic_folder
     from mt.utils.line_io import read_lines
 
@@ -117,8 +117,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises ValueError or OSError when the export cannot be written or differs from the model.
     """
-    path = resolve_model_path(args.model)
-    tell_latest("mt.export", [args.model], [path])
+    [path] = find_models("mt.export", [args.model])
     if args.out.exists():
         raise FileExistsError(f"{args.out} exists already: name another folder")
     export = engine_of(args.to)

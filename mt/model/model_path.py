@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from mt.model import checkpoint, hub, marian_import
@@ -34,11 +34,17 @@ def resolve_model_path(name: str | os.PathLike[str] | None) -> Path:
     return path
 
 
-def tell_latest(program: str, names: Iterable[str | None], paths: Iterable[Path]) -> None:
-    """Print to standard error which model the name ``latest`` stands for."""
-    for name, path in zip(names, paths, strict=True):
+def find_models(program: str, names: Sequence[str] | None) -> list[Path]:
+    """The paths of the models that the user of a program names, or of the bundled one.
+
+    Prints to standard error which one ``latest`` is. Raises as ``resolve_model_path``.
+    """
+    paths = []
+    for name in names or (None,):
+        paths.append(resolve_model_path(name))
         if name == "latest":
-            print(f"{program}: model {path}", file=sys.stderr)
+            print(f"{program}: model {paths[-1]}", file=sys.stderr)
+    return paths
 
 
 def latest(root: str | os.PathLike[str] = "outputs") -> Path:

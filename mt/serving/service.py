@@ -162,14 +162,13 @@ class Service:
 
 def shown_name(translator: Translator) -> str:
     """The last part of each model's path, of a run's model the run's: clients must not see more."""
-    paths = map(Path, translator.name.split(" + "))
-    return " + ".join((_run_of(path) or path).name for path in paths)
+    return " + ".join(map(_last_name, translator.name.split(" + ")))
 
 
-def _run_of(path: Path) -> Path | None:
-    """The run whose model this is, if it is one's."""
-    run = path.parent
-    return run if path.name == "model" and (run / "config.yaml").is_file() and run.name else None
+def _last_name(model: str) -> str:
+    path = Path(model)
+    run = path.resolve().parent
+    return run.name if path.name == "model" and (run / "config.yaml").is_file() else path.name
 
 
 def as_request_error(error: Exception) -> RequestError:
